@@ -1,0 +1,420 @@
+"""Which process is meant: identities that survive a restart and never name a stranger.
+
+A pid alone is a number that the kernel gives away again. An identity is boot id, pid namespace,
+pid, start time and, where the kernel has one, the pidfs inode: unique for a boot, storable, and
+enough to reopen the process later.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import functools
+import os
+import select
+import signal as signals
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "Alive",
+    "IdentityUnknown",
+    "ProcessIdentity",
+    "ProcessStat",
+    "boot_id",
+    "from_record",
+    "is_dead",
+    "open_pidfd",
+    "pidns",
+    "read_stat",
+    "same",
+    "signal",
+    "signal_pidfd",
+    "still_alive",
+    "take",
+    "wait_dead",
+]
+
+_FD_PIDFS_ROOT = -10002  # linux/fcntl.h, since 6.17
+_FILEID_KERNFS = 0xFE  # the handle type that pidfs uses; its 8 bytes are the inode
+
+
+class Alive(enum.Enum):
+    """The answer to "is this process still alive?". UNKNOWN is neither of the others."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class IdentityUnknown(Exception):
+    """Nobody can say whether this process is the one that was meant: nothing may be done to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process, for ever. `start` is in clock ticks since boot; 0 and "" mean not known."""
+
+    pid: int
+    start: int
+    inode: int = 0
+    boot_id: str = ""
+    pidns: int = 0
+
+    def to_record(self) -> dict[str, int]:
+        """The form in a record's lines, where boot id and namespace stand once, in `started`."""
+        return {"pid": self.pid, "start": self.start, "inode": self.inode}
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole identity, for places that have no `started` line beside it."""
+        return {**self.to_record(), "boot_id": self.boot_id, "pidns": self.pidns}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """What `/proc/PID/stat` says of one process (proc_pid_stat(5))."""
+
+    pid: int
+    name: str
+    state: str
+    ppid: int
+    pgid: int
+    session: int
+    threads: int
+    start: int
+
+
+def from_record(
+    data: Mapping[str, Any] | None, boot: str = "", namespace: int = 0
+) -> ProcessIdentity | None:
+    """An identity out of a record's line or a lease; None for null. Raises ValueError for others.
+
+    `boot` and `namespace` are what the `started` line of the same record says.
+    """
+    if data is None:
+        return None
+    try:
+        return ProcessIdentity(
+            pid=int(data["pid"]),
+            start=int(data.get("start") or 0),
+            inode=int(data.get("inode") or 0),
+            boot_id=str(data.get("boot_id") or boot),
+            pidns=int(data.get("pidns") or namespace),
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a process identity: {data!r}") from error
+
+
+@functools.lru_cache(maxsize=1)
+def boot_id() -> str:
+    """This boot's id, or "" where the kernel does not tell it (random(4))."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+@functools.lru_cache(maxsize=1)
+def pidns() -> int:
+    """The inode of our own pid namespace, or 0. A process never leaves its (pid_namespaces(7))."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def parse_stat(raw: bytes) -> ProcessStat:
+    """Parse one stat line. The name may hold blanks, newlines and `)`: the last `)` ends it."""
+    head, _, tail = raw.rpartition(b")")
+    number, _, name = head.partition(b"(")
+    field = tail.split()
+    try:
+        return ProcessStat(
+            pid=int(number),
+            name=name.decode("utf-8", "backslashreplace"),
+            state=field[0].decode("ascii"),
+            ppid=int(field[1]),
+            pgid=int(field[2]),
+            session=int(field[3]),
+            threads=int(field[17]),
+            start=int(field[19]),
+        )
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"not a stat line: {raw!r}") from error
+
+
+def read_stat(pid: int | str) -> ProcessStat:
+    """Read `/proc/PID/stat`.
+
+    Raises ProcessLookupError when there is no such process, another OSError when it is unreadable.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return parse_stat(file.read())
+    except (FileNotFoundError, ProcessLookupError):
+        if not os.path.exists("/proc/self/stat"):
+            raise PermissionError(
+                errno.EACCES, "the process table is not readable", "/proc"
+            ) from None
+        raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
+    except ValueError as error:
+        raise OSError(errno.EIO, str(error)) from error
+
+
+def take(pid: int) -> ProcessIdentity:
+    """The identity of the process that has this pid now (a zombie has one too).
+
+    Raises ProcessLookupError when there is none, another OSError when its start time cannot be
+    read: such a process must not be left running by whoever started it.
+    """
+    fd = _pidfd_open(pid)
+    try:
+        start = read_stat(pid).start
+        # The pidfd was there first: while it still answers, nobody else can have had the number.
+        if not _exists(fd):
+            raise ProcessLookupError(errno.ESRCH, "no such process", str(pid))
+        return ProcessIdentity(pid, start, _inode(fd), boot_id(), pidns())
+    finally:
+        os.close(fd)
+
+
+def same(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
+    """Whether two identities are one process; None when a part that would decide is unknown."""
+    for left, right in ((one.boot_id, other.boot_id), (one.pidns, other.pidns)):
+        if not left or not right:
+            return None
+        if left != right:
+            return False
+    if one.pid != other.pid:
+        return False
+    if one.inode and other.inode:
+        return one.inode == other.inode
+    if one.start and other.start:
+        return one.start == other.start
+    return None
+
+
+def open_pidfd(identity: ProcessIdentity) -> int:
+    """A pidfd that is proven to be this process; the caller closes it.
+
+    Raises ProcessLookupError when the process is gone and reaped, IdentityUnknown when nobody can
+    say whether it is.
+    """
+    gone = ProcessLookupError(errno.ESRCH, "no such process", str(identity.pid))
+    if not identity.boot_id or not boot_id():
+        raise IdentityUnknown(f"pid {identity.pid}: the boot id is not known")
+    if identity.boot_id != boot_id():
+        raise gone
+    if not identity.pidns or identity.pidns != pidns():
+        raise IdentityUnknown(f"pid {identity.pid} is of another or an unknown pid namespace")
+    by_handle = bool(identity.inode) and _has_handles()
+    fd = _open_by_handle(identity.inode) if by_handle else _pidfd_open(identity.pid)
+    if fd is None:
+        raise gone
+    try:
+        found = _has_pid(fd, identity.pid) if by_handle else _is_this(fd, identity)
+        if found is None:
+            raise IdentityUnknown(f"pid {identity.pid}: what is stored of it cannot be compared")
+        if not found:
+            raise gone
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def still_alive(identity: ProcessIdentity) -> Alive:
+    """Whether this very process is alive; a zombie is not. What the system answers never raises."""
+    try:
+        with _opened(identity) as fd:
+            return Alive.NO if is_dead(fd, identity.pid) else Alive.YES
+    except ProcessLookupError:
+        return Alive.NO
+    except (IdentityUnknown, OSError):
+        return Alive.UNKNOWN
+
+
+def is_dead(fd: int, pid: int) -> bool:
+    """Dead: the pidfd is readable, or every thread is a zombie or gone.
+
+    State Z of the leader alone is not death (another thread may run), and a dead process whose
+    thread is held by a tracer never makes its pidfd readable.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if poll.poll(0):
+        return True
+    try:
+        if read_stat(pid).state not in "ZX":
+            return False
+        tasks = os.listdir(f"/proc/{pid}/task")
+        states = [read_stat(f"{pid}/task/{task}").state for task in tasks]
+    except (ProcessLookupError, FileNotFoundError):
+        return bool(poll.poll(0))
+    except OSError:
+        return False
+    # Asked after the reading: if the pidfd still answers, what was read was this process.
+    return all(state in "ZX" for state in states) and (_exists(fd) or bool(poll.poll(0)))
+
+
+def signal(identity: ProcessIdentity, number: int) -> None:
+    """Send a signal to this very process.
+
+    Raises ProcessLookupError when it is gone, PermissionError when the kernel refuses,
+    IdentityUnknown when nobody can say whether it is the process that was meant.
+    """
+    if identity.pid <= 1:
+        raise IdentityUnknown(f"pid {identity.pid} is never signalled")
+    with _opened(identity) as fd:
+        signal_pidfd(fd, number)
+
+
+def signal_pidfd(fd: int, number: int) -> None:
+    """pidfd_send_signal(2) on a pidfd that `open_pidfd` has checked."""
+    signals.pidfd_send_signal(fd, number)
+
+
+def wait_dead(identity: ProcessIdentity, seconds: float | None) -> Alive:
+    """Wait on the pidfd until the process is dead or the time is over; say what was found then."""
+    try:
+        with _opened(identity) as fd:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            if poll.poll(None if seconds is None else max(0, int(seconds * 1000))):
+                return Alive.NO
+            return Alive.NO if is_dead(fd, identity.pid) else Alive.YES
+    except ProcessLookupError:
+        return Alive.NO
+    except (IdentityUnknown, OSError):
+        return Alive.UNKNOWN
+
+
+@contextmanager
+def _opened(identity: ProcessIdentity) -> Iterator[int]:
+    fd = open_pidfd(identity)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _pidfd_open(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        # EINVAL, and ENOENT since 6.9: the number is a thread's or nobody's, so no process has it.
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
+        raise
+
+
+def _exists(fd: int) -> bool:
+    """Whether the process of a pidfd is not reaped yet; EPERM is an answer too."""
+    try:
+        signals.pidfd_send_signal(fd, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _has_pid(fd: int, pid: int) -> bool | None:
+    """Whether a reopened process has the pid that was stored beside its inode.
+
+    It cannot be otherwise unless the record was damaged: then nobody knows who was meant.
+    """
+    with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
+        for line in file:
+            if line.startswith(b"Pid:"):
+                found = int(line[4:])
+                return found == -1 or (True if found == pid else None)
+    return None
+
+
+def _is_this(fd: int, identity: ProcessIdentity) -> bool | None:
+    inode = _inode(fd)
+    if inode and identity.inode:
+        return inode == identity.inode
+    if not identity.start:
+        return None
+    try:
+        start = read_stat(identity.pid).start
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return None
+    if not _exists(fd):
+        return False
+    return start == identity.start if start else None
+
+
+@functools.lru_cache(maxsize=1)
+def _anonymous() -> tuple[int, int]:
+    """Device and inode of an anonymous file: what every pidfd has in common before pidfs (6.9)."""
+    fd = os.eventfd(0)
+    try:
+        found = os.fstat(fd)
+        return found.st_dev, found.st_ino
+    finally:
+        os.close(fd)
+
+
+def _inode(fd: int) -> int:
+    found = os.fstat(fd)
+    return 0 if (found.st_dev, found.st_ino) == _anonymous() else found.st_ino
+
+
+@functools.lru_cache(maxsize=1)
+def _has_handles() -> bool:
+    """Whether a stored inode can be reopened: asked by reopening ourselves (6.17, 64 bit)."""
+    if sys.maxsize < 2**32:
+        return False
+    fd = os.pidfd_open(os.getpid())
+    try:
+        inode = _inode(fd)
+        if not inode or not _handle_is_inode(fd, inode):
+            return False
+        again = _open_by_handle(inode)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    if again is None:
+        return False
+    try:
+        return _inode(again) == inode
+    finally:
+        os.close(again)
+
+
+def _handle_is_inode(fd: int, inode: int) -> bool:
+    """Ask the kernel for the handle (name_to_handle_at, 6.14): is it what we would rebuild?"""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 8 + 128)
+    mount = ctypes.c_int()
+    if libc.name_to_handle_at(fd, b"", handle, ctypes.byref(mount), 0x1000) != 0:  # AT_EMPTY_PATH
+        return False
+    return handle.raw[:16] == struct.pack("IiQ", 8, _FILEID_KERNFS, inode)
+
+
+def _open_by_handle(inode: int) -> int | None:
+    """A pidfd for a stored inode, or None when that process was reaped; else raises OSError."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = ctypes.create_string_buffer(struct.pack("IiQ", 8, _FILEID_KERNFS, inode), 16)
+    fd: int = libc.open_by_handle_at(_FD_PIDFS_ROOT, handle, os.O_CLOEXEC)
+    if fd >= 0:
+        return fd
+    code = ctypes.get_errno()
+    if code == errno.ESTALE:
+        return None
+    raise OSError(code, os.strerror(code))
