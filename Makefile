@@ -1,0 +1,72 @@
+# A fresh checkout with Python 3.11+, a C compiler and make needs nothing else: what is missing goes into .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NATIVE := $(wildcard native/*.c native/*.h)
+PROGRAM := src/lastout/_bin/lastout-supervisor
+
+# The package as a user has it, and on top of it what developing needs.
+BASE := $(VENV)/.base
+DEV  := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test torture check native bench clean
+
+help:
+	@echo "make demo      a rude agent, with and without lastout, told in sentences"
+	@echo "make test      the tests, against real processes"
+	@echo "make check     lint, types, C warnings of gcc and clang, a build with ASan and UBSan"
+	@echo "make torture   the tests that repeat, for a long time"
+	@echo "make bench     the tables of the README; ARGS=--short for a quick look"
+	@echo "make native    the supervisor alone"
+	@echo "make clean     away with everything that was built"
+
+demo: $(BASE) $(PROGRAM)
+	@$(BIN)/lastout demo
+
+test: $(DEV) $(PROGRAM)
+	$(BIN)/python -m pytest -q $(ARGS)
+
+torture: $(DEV) $(PROGRAM)
+	$(BIN)/python -m pytest -q -m torture --timeout 3600 $(ARGS)
+
+bench: $(DEV) $(PROGRAM)
+	$(BIN)/python -m bench $(ARGS)
+
+native:
+	@$(PYTHON) hatch_build.py
+
+check: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@mkdir -p build
+	@for compiler in gcc clang; do \
+	    if command -v $$compiler >/dev/null; then \
+	        $(BIN)/python hatch_build.py --cc $$compiler --link dynamic --output build/$$compiler/lastout-supervisor || exit 1; \
+	    else echo "$$compiler is not installed: its warnings were not checked"; fi; \
+	done
+	$(BIN)/python hatch_build.py --sanitize --output build/sanitize/lastout-supervisor
+	build/sanitize/lastout-supervisor --stdin-end ignore -- true
+	build/sanitize/lastout-supervisor --stdin-end ignore --budget instant -- sh -c 'setsid sleep 60 & exit 0'
+
+$(PROGRAM): $(NATIVE) hatch_build.py src/lastout/_version.py
+	@$(PYTHON) hatch_build.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; name one with PYTHON=...") if sys.version_info < (3, 11) else 0'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+
+$(BASE): $(VENV)/bin/python pyproject.toml hatch_build.py
+	@$(PIP) install --editable .
+	@touch $@
+
+$(DEV): $(BASE)
+	@$(PIP) install --group dev
+	@touch $@
+
+clean:
+	rm -rf build dist src/lastout/_bin .venv .pytest_cache .mypy_cache .ruff_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
