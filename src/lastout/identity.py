@@ -13,24 +13,23 @@ import functools
 import os
 import select
 import signal as signals
-import struct
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lastout import pidfs
+from lastout.proctable import read_stat
+
 __all__ = [
     "Alive",
     "IdentityUnknown",
     "ProcessIdentity",
-    "ProcessStat",
     "boot_id",
     "from_record",
     "is_dead",
     "open_pidfd",
     "pidns",
-    "read_stat",
     "same",
     "signal",
     "signal_pidfd",
@@ -38,9 +37,6 @@ __all__ = [
     "take",
     "wait_dead",
 ]
-
-_FD_PIDFS_ROOT = -10002  # linux/fcntl.h, since 6.17
-_FILEID_KERNFS = 0xFE  # the handle type that pidfs uses; its 8 bytes are the inode
 
 
 class Alive(enum.Enum):
@@ -72,20 +68,6 @@ class ProcessIdentity:
     def to_json(self) -> dict[str, Any]:
         """The whole identity, for places that have no `started` line beside it."""
         return {**self.to_record(), "boot_id": self.boot_id, "pidns": self.pidns}
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessStat:
-    """What `/proc/PID/stat` says of one process (proc_pid_stat(5))."""
-
-    pid: int
-    name: str
-    state: str
-    ppid: int
-    pgid: int
-    session: int
-    threads: int
-    start: int
 
 
 def from_record(
@@ -128,44 +110,6 @@ def pidns() -> int:
         return 0
 
 
-def parse_stat(raw: bytes) -> ProcessStat:
-    """Parse one stat line. The name may hold blanks, newlines and `)`: the last `)` ends it."""
-    head, _, tail = raw.rpartition(b")")
-    number, _, name = head.partition(b"(")
-    field = tail.split()
-    try:
-        return ProcessStat(
-            pid=int(number),
-            name=name.decode("utf-8", "backslashreplace"),
-            state=field[0].decode("ascii"),
-            ppid=int(field[1]),
-            pgid=int(field[2]),
-            session=int(field[3]),
-            threads=int(field[17]),
-            start=int(field[19]),
-        )
-    except (IndexError, ValueError) as error:
-        raise ValueError(f"not a stat line: {raw!r}") from error
-
-
-def read_stat(pid: int | str) -> ProcessStat:
-    """Read `/proc/PID/stat`.
-
-    Raises ProcessLookupError when there is no such process, another OSError when it is unreadable.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return parse_stat(file.read())
-    except (FileNotFoundError, ProcessLookupError):
-        if not os.path.exists("/proc/self/stat"):
-            raise PermissionError(
-                errno.EACCES, "the process table is not readable", "/proc"
-            ) from None
-        raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
-    except ValueError as error:
-        raise OSError(errno.EIO, str(error)) from error
-
-
 def take(pid: int) -> ProcessIdentity:
     """The identity of the process that has this pid now (a zombie has one too).
 
@@ -178,7 +122,7 @@ def take(pid: int) -> ProcessIdentity:
         # The pidfd was there first: while it still answers, nobody else can have had the number.
         if not _exists(fd):
             raise ProcessLookupError(errno.ESRCH, "no such process", str(pid))
-        return ProcessIdentity(pid, start, _inode(fd), boot_id(), pidns())
+        return ProcessIdentity(pid, start, pidfs.inode(fd), boot_id(), pidns())
     finally:
         os.close(fd)
 
@@ -212,8 +156,8 @@ def open_pidfd(identity: ProcessIdentity) -> int:
         raise gone
     if not identity.pidns or identity.pidns != pidns():
         raise IdentityUnknown(f"pid {identity.pid} is of another or an unknown pid namespace")
-    by_handle = bool(identity.inode) and _has_handles()
-    fd = _open_by_handle(identity.inode) if by_handle else _pidfd_open(identity.pid)
+    by_handle = bool(identity.inode) and pidfs.has_handles()
+    fd = pidfs.open_by_handle(identity.inode) if by_handle else _pidfd_open(identity.pid)
     if fd is None:
         raise gone
     try:
@@ -338,7 +282,7 @@ def _has_pid(fd: int, pid: int) -> bool | None:
 
 
 def _is_this(fd: int, identity: ProcessIdentity) -> bool | None:
-    inode = _inode(fd)
+    inode = pidfs.inode(fd)
     if inode and identity.inode:
         return inode == identity.inode
     if not identity.start:
@@ -352,69 +296,3 @@ def _is_this(fd: int, identity: ProcessIdentity) -> bool | None:
     if not _exists(fd):
         return False
     return start == identity.start if start else None
-
-
-@functools.lru_cache(maxsize=1)
-def _anonymous() -> tuple[int, int]:
-    """Device and inode of an anonymous file: what every pidfd has in common before pidfs (6.9)."""
-    fd = os.eventfd(0)
-    try:
-        found = os.fstat(fd)
-        return found.st_dev, found.st_ino
-    finally:
-        os.close(fd)
-
-
-def _inode(fd: int) -> int:
-    found = os.fstat(fd)
-    return 0 if (found.st_dev, found.st_ino) == _anonymous() else found.st_ino
-
-
-@functools.lru_cache(maxsize=1)
-def _has_handles() -> bool:
-    """Whether a stored inode can be reopened: asked by reopening ourselves (6.17, 64 bit)."""
-    if sys.maxsize < 2**32:
-        return False
-    fd = os.pidfd_open(os.getpid())
-    try:
-        inode = _inode(fd)
-        if not inode or not _handle_is_inode(fd, inode):
-            return False
-        again = _open_by_handle(inode)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    if again is None:
-        return False
-    try:
-        return _inode(again) == inode
-    finally:
-        os.close(again)
-
-
-def _handle_is_inode(fd: int, inode: int) -> bool:
-    """Ask the kernel for the handle (name_to_handle_at, 6.14): is it what we would rebuild?"""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 8 + 128)
-    mount = ctypes.c_int()
-    if libc.name_to_handle_at(fd, b"", handle, ctypes.byref(mount), 0x1000) != 0:  # AT_EMPTY_PATH
-        return False
-    return handle.raw[:16] == struct.pack("IiQ", 8, _FILEID_KERNFS, inode)
-
-
-def _open_by_handle(inode: int) -> int | None:
-    """A pidfd for a stored inode, or None when that process was reaped; else raises OSError."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    handle = ctypes.create_string_buffer(struct.pack("IiQ", 8, _FILEID_KERNFS, inode), 16)
-    fd: int = libc.open_by_handle_at(_FD_PIDFS_ROOT, handle, os.O_CLOEXEC)
-    if fd >= 0:
-        return fd
-    code = ctypes.get_errno()
-    if code == errno.ESTALE:
-        return None
-    raise OSError(code, os.strerror(code))

@@ -1,0 +1,103 @@
+"""The process table: what `/proc` says of one process, and who its children are."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+
+__all__ = ["ProcessStat", "children", "parse_stat", "read_stat"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """What `/proc/PID/stat` says of one process (proc_pid_stat(5))."""
+
+    pid: int
+    name: str
+    state: str
+    ppid: int
+    pgid: int
+    session: int
+    threads: int
+    start: int
+
+
+def parse_stat(raw: bytes) -> ProcessStat:
+    """Parse one stat line. The name may hold blanks, newlines and `)`: the last `)` ends it."""
+    head, _, tail = raw.rpartition(b")")
+    number, _, name = head.partition(b"(")
+    field = tail.split()
+    try:
+        return ProcessStat(
+            pid=int(number),
+            name=name.decode("utf-8", "backslashreplace"),
+            state=field[0].decode("ascii"),
+            ppid=int(field[1]),
+            pgid=int(field[2]),
+            session=int(field[3]),
+            threads=int(field[17]),
+            start=int(field[19]),
+        )
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"not a stat line: {raw!r}") from error
+
+
+def read_stat(pid: int | str) -> ProcessStat:
+    """Read `/proc/PID/stat`.
+
+    Raises ProcessLookupError when there is no such process, another OSError when it is unreadable.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return parse_stat(file.read())
+    except (FileNotFoundError, ProcessLookupError):
+        if not os.path.exists("/proc/self/stat"):
+            raise PermissionError(
+                errno.EACCES, "the process table is not readable", "/proc"
+            ) from None
+        raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
+    except ValueError as error:
+        raise OSError(errno.EIO, str(error)) from error
+
+
+def children(pid: int) -> tuple[int, ...]:
+    """The children of every thread of a process, as far as they can be seen at this moment.
+
+    A child that changes parents while the list is read can be missed (proc_tid_children(5)): the
+    list is a hint, read again until it stays empty. Raises ProcessLookupError when the process is
+    gone, another OSError when the table is unreadable.
+    """
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
+    for task in tasks:
+        try:
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found.extend(int(number) for number in file.read().split())
+        except (FileNotFoundError, ProcessLookupError):
+            # A thread that has ended meanwhile: its children have moved to another one or away.
+            if not os.path.exists("/proc/self/task"):
+                raise
+            if not _has_children_files():
+                return _children_by_scan(pid)
+    return tuple(found)
+
+
+def _has_children_files() -> bool:
+    """CONFIG_PROC_CHILDREN, missing in some embedded kernels."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+
+
+def _children_by_scan(pid: int) -> tuple[int, ...]:
+    found: list[int] = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if read_stat(entry).ppid == pid:
+                    found.append(int(entry))
+            except ProcessLookupError:
+                continue
+    return tuple(found)
