@@ -1,8 +1,8 @@
 """The lines of a record as structs, one a fact (docs/reference/record.md).
 
-Readers must outlive writers of other versions, so nearly every field may be missing: what a line does not say is None, or
-empty, and never a guess. An event that this version does not know becomes `Unknown`; what is no line of a record at
-all raises `NotALine`.
+Readers must outlive writers of other versions, so nearly every field may be missing: what a line
+does not say is None, or empty, and never a guess. An event that this version does not know becomes
+`Unknown`; what is no line of a record at all raises `NotALine`.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Prepared(OwnerEvent, frozen=True, kw_only=True, tag="prepared"):
 
     argv: tuple[str, ...] = ()
     env_names: tuple[str, ...] = ()
-    labels: dict[str, Any] = {}
+    labels: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Closed(OwnerEvent, frozen=True, kw_only=True, tag="closed"):
@@ -335,16 +335,18 @@ class Note(OwnerEvent, frozen=True, kw_only=True, tag="note"):
 
 
 class Unknown(Event, frozen=True, kw_only=True, tag=None, tag_field=None):
-    """A line of a kind that this version does not know, or one whose fields it cannot read; `fields` has it whole."""
+    """A line of a kind that this version does not know, or one whose fields it cannot read;
+    `fields` has it whole."""
 
     kind: str = ""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 _Known = (
-    Started | Refused | Failed | StopBegan | StopAgain | Signalled | RootExited | Leftovers | Reaped | Takeover
-    | TreeGone | TreeUnproven | Dropped | Listed | Error | Prepared | Closed | CommandRan | TurnEnded | Forced | Note
-    | TraceBegan | TracedSignal | TracedOom | TracedExit | OomCounters | TraceEnded
+    Started | Refused | Failed | StopBegan | StopAgain | Signalled | RootExited | Leftovers | Reaped
+    | Takeover | TreeGone | TreeUnproven | Dropped | Listed | Error | Prepared | Closed | CommandRan
+    | TurnEnded | Forced | Note | TraceBegan | TracedSignal | TracedOom | TracedExit | OomCounters |
+    TraceEnded
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(_Known)
@@ -354,12 +356,14 @@ _encoder = msgspec.json.Encoder()
 def decode(line: bytes) -> Event:
     """The event that a line holds, with or without its newline. Raises NotALine."""
     try:
-        return _decoder.decode(line)
+        known: Event = _decoder.decode(line)
+        return known
     except msgspec.ValidationError:
         # JSON, but of another version.
         return _unknown(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # A name or an argument that is not UTF-8 is written with lone surrogates, which msgspec refuses.
+        # A name or an argument that is not UTF-8 is written with lone surrogates, which msgspec
+        # refuses.
         return _surrogates(line)
 
 
@@ -369,23 +373,25 @@ def encode(event: Event) -> bytes:
     try:
         return _encoder.encode(whole) + b"\n"
     except UnicodeEncodeError:
-        # Bytes that are not UTF-8, as Python carries them: written as lone surrogates, as the supervisor does.
+        # Bytes that are not UTF-8, as Python carries them: written as lone surrogates, as the
+        # supervisor does.
         return json.dumps(msgspec.to_builtins(whole), separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _surrogates(line: bytes) -> Event:
     fields = _fields(line)
     try:
-        return msgspec.convert(fields, _Known)
+        known: Event = msgspec.convert(fields, _Known)
+        return known
     except msgspec.ValidationError:
         return _unknown(line)
 
 
 def _unknown(line: bytes) -> Unknown:
     fields = _fields(line)
-    header = {name: fields[name] for name in ("v", "run", "from", "seq", "boottime_ns", "time") if name in fields}
+    whole = {**fields, "kind": fields.get("event"), "fields": fields}
     try:
-        return msgspec.convert({**header, "kind": fields.get("event"), "fields": fields}, Unknown)
+        return msgspec.convert(whole, Unknown)
     except msgspec.ValidationError as error:
         raise NotALine(f"no line of a record: {error}") from None
 

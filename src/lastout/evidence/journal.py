@@ -1,7 +1,7 @@
 """One run's record: append the owner's lines, read it back, follow it.
 
-Reading never guesses: a torn or foreign line is reported beside the events. Appending is for the owner's lines alone;
-the supervisor writes its own.
+Reading never guesses: a torn or foreign line is reported beside the events. Appending is for the
+owner's lines alone; the supervisor writes its own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from lastout.evidence.events import Event, Failed, NotALine, Refused, TreeGone, TreeUnproven, decode, encode
+from lastout.evidence.events import (
+    Event,
+    Failed,
+    NotALine,
+    Refused,
+    TreeGone,
+    TreeUnproven,
+    decode,
+    encode,
+)
 
 __all__ = ["Contents", "Follower", "Journal", "Problem", "append", "parse", "read"]
 
@@ -27,7 +36,8 @@ _MOST_GAPS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Bytes of a record that are no line of it: `torn` (no newline: cut off, or still being written) or `foreign`."""
+    """Bytes of a record that are no line of it: `torn` (no newline: cut off, or still being
+    written) or `foreign`."""
 
     kind: Literal["torn", "foreign"]
     offset: int
@@ -37,7 +47,8 @@ class Problem:
 
 @dataclass(slots=True)
 class Contents:
-    """What a record holds: each (source, seq) once, in the order of the file, and what could not be read."""
+    """What a record holds: each (source, seq) once, in the order of the file, and what could not be
+    read."""
 
     events: list[Event] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -68,7 +79,8 @@ class Follower:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Event | Problem]:
-        """The events and problems in these bytes; the rest of an unfinished line is kept for the next call."""
+        """The events and problems in these bytes; the rest of an unfinished line is kept for the
+        next call."""
         found: list[Event | Problem] = []
         lines = (self._pending + data).split(b"\n")
         self._pending = lines.pop()
@@ -76,7 +88,8 @@ class Follower:
             self._take(line, found)
             self._offset += len(line) + 1
         if len(self._pending) > _LONGEST_LINE:
-            # Nobody writes such a line: it is reported in pieces, so that a broken file cannot fill the memory.
+            # Nobody writes such a line: it is reported in pieces, so that a broken file cannot fill
+            # the memory.
             found.append(Problem("foreign", self._offset, self._pending, "the line is too long"))
             self._offset += len(self._pending)
             self._pending = b""
@@ -91,7 +104,9 @@ class Follower:
     def _take(self, line: bytes, found: list[Event | Problem]) -> None:
         if self._skipping:
             self._skipping = False
-            found.append(Problem("foreign", self._offset, line, "the end of a line that is too long"))
+            found.append(
+                Problem("foreign", self._offset, line, "the end of a line that is too long")
+            )
             return
         if not line:
             return  # a newline that closes somebody's torn line
@@ -118,7 +133,8 @@ class _Numbers:
             return False
         self._above.add(number)
         if len(self._above) > _MOST_GAPS:
-            # Numbers that were dropped on the way never come: give up on the oldest, or the set grows for ever.
+            # Numbers that were dropped on the way never come: give up on the oldest, or the set
+            # grows for ever.
             self._below = min(self._above)
             self._above.remove(self._below)
         while self._below + 1 in self._above:
@@ -147,8 +163,9 @@ def append(path: str | os.PathLike[str], event_type: type[_E], run: str, **field
 class Journal:
     """Appends the owner's lines to one run's record; as many processes at a time as like.
 
-    The owner's count goes on where the last owner stopped, under a lock of the file, so that no two lines share a
-    number. The supervisor takes no lock and needs none: each line is one write in append mode.
+    The owner's count goes on where the last owner stopped, under a lock of the file, so that no two
+    lines share a number. The supervisor takes no lock and needs none: each line is one write in
+    append mode.
     """
 
     def __init__(self, path: str | os.PathLike[str], run: str, source: str = "owner") -> None:
@@ -194,14 +211,15 @@ class Journal:
         if fd >= 0:
             os.close(fd)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def _catch_up(self) -> bool:
-        """Read what came since the last line of ours; whether the file ends in the middle of a line."""
+        """Read what came since the last line of ours; whether the file ends in the middle of a
+        line."""
         while data := os.pread(self._fd, _CHUNK, self._offset):
             self._offset += len(data)
             for found in self._follower.feed(data):

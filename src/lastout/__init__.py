@@ -1,0 +1,95 @@
+"""Last one out: run coding agents and other long-lived commands so that nobody is left behind.
+
+The names load when they are used: `import lastout` imports neither anyio nor msgspec.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lastout._version import __version__
+
+if TYPE_CHECKING:
+    from lastout.completed import CompletedRun, run_process
+    from lastout.errors import (
+        ExecutionFailed,
+        HandleInert,
+        LastoutError,
+        Refused,
+        RunFailed,
+        StartFailed,
+        SupervisorMissing,
+    )
+    from lastout.graces import MARGIN, MAXIMA, PRESETS, Graces
+    from lastout.identity import Alive, ProcessIdentity
+    from lastout.outcome import Outcome, Stop
+    from lastout.process import DEVNULL, PIPE, STDOUT, Process, open_process
+    from lastout.supervisor import command
+
+__all__ = [
+    "DEVNULL",
+    "MARGIN",
+    "MAXIMA",
+    "PIPE",
+    "PRESETS",
+    "STDOUT",
+    "Alive",
+    "CompletedRun",
+    "ExecutionFailed",
+    "Graces",
+    "HandleInert",
+    "LastoutError",
+    "Outcome",
+    "Process",
+    "ProcessIdentity",
+    "Refused",
+    "RunFailed",
+    "StartFailed",
+    "Stop",
+    "SupervisorMissing",
+    "__version__",
+    "command",
+    "open_process",
+    "run_process",
+]
+
+_HOMES = {
+    "DEVNULL": "process",
+    "MARGIN": "graces",
+    "MAXIMA": "graces",
+    "PIPE": "process",
+    "PRESETS": "graces",
+    "STDOUT": "process",
+    "Alive": "identity",
+    "CompletedRun": "completed",
+    "ExecutionFailed": "errors",
+    "Graces": "graces",
+    "HandleInert": "errors",
+    "LastoutError": "errors",
+    "Outcome": "outcome",
+    "Process": "process",
+    "ProcessIdentity": "identity",
+    "Refused": "errors",
+    "RunFailed": "errors",
+    "StartFailed": "errors",
+    "Stop": "outcome",
+    "SupervisorMissing": "errors",
+    "command": "supervisor",
+    "open_process": "process",
+    "run_process": "completed",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name, the first time that it is asked for (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lastout' has no attribute {name!r}")
+    value = getattr(import_module("lastout." + home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""The `lastout` command. `main` finds the other files of this directory by their names."""

@@ -1,0 +1,255 @@
+"""The native supervisor: where it is, and its argv.
+
+`command` gives an argv that any API can start (subprocess, asyncio, anyio, a config file): the
+given command with the supervisor in front. docs/reference/supervisor.md has the options.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from lastout.errors import SupervisorMissing
+from lastout.graces import DEFAULT, PRESETS, Graces, resolve
+from lastout.state import new_run, record_path, valid_run
+
+if TYPE_CHECKING:
+    from lastout.identity import ProcessIdentity
+
+__all__ = ["Argument", "binary", "command", "plain_argv", "seconds"]
+
+Argument = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_NEVER_FORWARDED = frozenset({"TERM", "KILL", "STOP"})
+
+
+def binary() -> str:
+    """The path of the native program. Raises SupervisorMissing with what to do about it."""
+    from importlib.resources import files
+
+    path = str(files("lastout") / "_bin" / "lastout-supervisor")
+    if not os.access(path, os.X_OK):
+        raise SupervisorMissing(
+            f"the native program is not at {path}: install lastout from a wheel, or with a "
+            "C compiler at hand; in a checkout run `make native`"
+        )
+    return path
+
+
+def command(
+    argv: Sequence[Argument],
+    *,
+    owner: Literal["self", "parent"] | ProcessIdentity | None = "parent",
+    graces: Graces | str | None = None,
+    run: str | None = None,
+    key: str | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    epoch: int | None = None,
+    record: bool | str | os.PathLike[str] | None = None,
+    state: str | os.PathLike[str] | None = None,
+    control: int | None = None,
+    stdin_end: Literal["stop", "ignore"] = "stop",
+    leftovers: Literal["stop", "wait"] = "stop",
+    timeout: float | None = None,
+    forward: Iterable[str | int] = (),
+    close_fds: bool = False,
+    keep_fds: Iterable[int] = (),
+    new_session: bool = False,
+    argv0: str | bytes | None = None,
+    cwd: Argument | None = None,
+    umask: int | None = None,
+    uid: int | None = None,
+    gid: int | None = None,
+    groups: Iterable[int] | None = None,
+    rlimits: Mapping[str, tuple[int, int]] | None = None,
+    mask: Iterable[int] = (),
+) -> list[str]:
+    """`argv` with the supervisor in front: the same program for any API that starts an argv.
+
+    `owner` is whose death stops the run: "parent" whoever starts the argv, "self" this process, an
+    identity of another ancestor, None nobody. `graces` is a preset's name or `Graces`; `timeout` is
+    in seconds. `record` is a path, or True for a new run below `state`. `forward` names signals,
+    `mask` the arguments that the record shows as `***`. `rlimits` maps a name of getrlimit(2)
+    without `RLIMIT_` to soft and hard limit (-1: unlimited). Raises ValueError or TypeError for
+    what the supervisor would refuse, SupervisorMissing when it is not installed.
+    """
+    words = plain_argv(argv)
+    options: list[str] = []
+
+    def add(name: str, value: object) -> None:
+        options.extend((name, str(value)))
+
+    if owner is None:
+        add("--owner", "none")
+    elif owner == "self":
+        add("--owner", _self())
+    elif owner != "parent":
+        add("--owner", _other(owner))
+    if record is True:
+        run = run or new_run()
+        record = record_path(run, state)
+    if run is not None:
+        if not valid_run(run):
+            raise ValueError(f"a run id is 1 to 64 of A-Z a-z 0-9 . _ -, not {run!r}")
+        add("--run", run)
+    if key is not None:
+        add("--key", _word("the key", key))
+    if (lock is None) != (epoch is None):
+        raise ValueError("lock and epoch belong together: a lock file is one epoch's")
+    if lock is not None and epoch is not None:
+        add("--lock", _word("the lock", lock))
+        add("--epoch", _number("the epoch", epoch))
+    if record:
+        add("--record", os.path.abspath(_word("the record", record)))
+    if control is not None:
+        add("--control", _number("the control descriptor", control))
+    add("--stdin-end", _choice("stdin_end", stdin_end, ("stop", "ignore")))
+    if leftovers != "stop":
+        add("--leftovers", _choice("leftovers", leftovers, ("stop", "wait")))
+    if timeout is not None:
+        add("--timeout", seconds("the timeout", timeout))
+    options += _graces(graces)
+    signals = [_signal_name(entry) for entry in forward]
+    if signals:
+        add("--forward", ",".join(signals))
+    kept = sorted({_number("a descriptor", fd) for fd in keep_fds})
+    if kept and not close_fds:
+        raise ValueError("keep_fds is for close_fds=True; without it the root inherits everything")
+    if close_fds:
+        options.append("--close-fds")
+    for fd in kept:
+        add("--keep-fd", fd)
+    if new_session:
+        options.append("--new-session")
+    if argv0 is not None:
+        add("--argv0", _word("argv0", argv0))
+    if cwd is not None:
+        add("--chdir", _word("cwd", cwd))
+    if umask is not None:
+        if not 0 <= umask <= 0o777:
+            raise ValueError(f"a umask is between 0 and 0o777, not {umask!r}")
+        add("--umask", f"{umask:03o}")
+    if uid is not None:
+        add("--uid", _number("a uid", uid))
+    if gid is not None:
+        add("--gid", _number("a gid", gid))
+    if groups is not None:
+        add("--groups", ",".join(str(_number("a group", group)) for group in groups))
+    for name, limits in (rlimits or {}).items():
+        add("--rlimit", _rlimit(name, limits))
+    for position in mask:
+        if not 0 <= _number("a mask", position) < len(words):
+            raise ValueError(
+                f"mask {position} is none of the {len(words)} arguments (0 is the command itself)"
+            )
+        add("--mask", position)
+    return [binary(), *options, "--", *words]
+
+
+def plain_argv(argv: Sequence[Argument]) -> list[str]:
+    """The command as strings. Raises TypeError for a bare string, ValueError for a broken one."""
+    if isinstance(argv, str | bytes | os.PathLike):
+        raise TypeError(
+            "the command is a list of arguments, not one string; "
+            f'for a shell: ["sh", "-c", {argv!r}]'
+        )
+    words = [_word("an argument", argument) for argument in argv]
+    if not words or not words[0]:
+        raise ValueError("there is no command: the first argument is the program")
+    return words
+
+
+def seconds(what: str, value: float) -> str:
+    """A time for the supervisor's argv: never in the form 1e-05, which it does not read."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value < 0
+    ):
+        raise ValueError(f"{what} must be a number of seconds that is not below 0, not {value!r}")
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _graces(graces: Graces | str | None) -> list[str]:
+    if isinstance(graces, str):
+        resolve(graces)
+        return ["--budget", graces]
+    wanted = resolve(graces)
+    if wanted == DEFAULT:
+        return []
+    for name, preset in PRESETS.items():
+        if (
+            wanted == preset and name != "jupyter"
+        ):  # jupyter's forwards INT too, which nobody asked for here
+            return ["--budget", name]
+    if wanted.observe:
+        raise ValueError("an observe grace needs an observer; leave it at 0")
+    return [
+        "--stdin-grace",
+        seconds("the stdin grace", wanted.stdin),
+        "--term-grace",
+        seconds("the term grace", wanted.term),
+        "--reap-bound",
+        seconds("the reap grace", wanted.reap),
+    ]
+
+
+def _self() -> str:
+    from lastout.proctable import read_stat
+
+    pid = os.getpid()
+    return f"{pid}:{read_stat(pid).start}"
+
+
+def _other(owner: Any) -> str:
+    try:
+        return f"{owner.pid:d}:{owner.start:d}"
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f'owner is "self", "parent", None or a ProcessIdentity, not {owner!r}'
+        ) from None
+
+
+def _word(what: str, value: Any) -> str:
+    word = os.fsdecode(value)
+    if "\0" in word:
+        raise ValueError(f"{what} holds a NUL byte, which no argument can: {word!r}")
+    return word
+
+
+def _number(what: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{what} must be a number that is not below 0, not {value!r}")
+    return value
+
+
+def _choice(what: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"{what} is {' or '.join(map(repr, choices))}, not {value!r}")
+    return value
+
+
+def _signal_name(entry: str | int) -> str:
+    full = entry if isinstance(entry, str) else signal.Signals(entry).name
+    name = full.removeprefix("SIG")
+    if name in _NEVER_FORWARDED:
+        raise ValueError(
+            f"{name} cannot be forwarded: TERM stops the run, KILL and STOP are unseen"
+        )
+    if not hasattr(signal, "SIG" + name):
+        raise ValueError(f"there is no signal {entry!r}")
+    return name
+
+
+def _rlimit(name: str, limits: tuple[int, int]) -> str:
+    word = name.upper().removeprefix("RLIMIT_")
+    soft, hard = limits
+    return f"{word}={_limit(word, soft)}:{_limit(word, hard)}"
+
+
+def _limit(word: str, limit: int) -> str:
+    return "unlimited" if limit == -1 else str(_number(f"the limit {word}", limit))
