@@ -37,7 +37,7 @@ HERE = Path(__file__).resolve().parent
 IN_TREE = HERE / "src" / "lastout" / "_bin" / "lastout-supervisor"
 IN_WHEEL = "lastout/_bin/lastout-supervisor"
 
-FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra")
 # Only in the work tree: a newer compiler's new warning must not break somebody's installation.
 STRICT = ("-Werror",)
 SANITIZE = (

@@ -1,0 +1,1 @@
+"""Measurements of lastout beside its peers; `python -m bench --help` lists them."""
