@@ -1,0 +1,360 @@
+"""The handle of a run: its identities, its streams, and how it ends. asyncio and trio alike.
+
+What became of a run is read from its lines on the control socket, never from a status alone: a
+stray `waitpid(-1)` elsewhere in the program cannot falsify it. No thread, no polling, and no task
+of its own: whoever waits reads the lines for everybody.
+"""
+
+from __future__ import annotations
+
+import os
+import signal as signals
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Literal
+
+import anyio
+from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, EndOfStream
+
+from lastout.control import Control
+from lastout.errors import ExecutionFailed, HandleInert, Refused, StartFailed
+from lastout.evidence import events as lines
+from lastout.graces import MARGIN
+from lastout.identity import ProcessIdentity
+from lastout.outcome import Outcome, decide, identity_of
+from lastout.spawn import Spawned
+from lastout.streams import PipeReceiveStream, PipeSendStream
+
+__all__ = ["Process", "Reason"]
+
+Reason = Literal["completion", "timeout", "abort", "shutdown", "idle", "user"]
+
+_KEPT = 1024  # events for those who iterate; what decides the outcome is kept besides
+
+
+class Process:
+    """A run that `open_process` started: its identities, its streams, and how it ends.
+
+    Every method belongs to the event loop that started the run. In a forked child the handle is
+    inert: its descriptors are closed, and its methods raise HandleInert.
+    """
+
+    def __init__(self, spawned: Spawned, run: str, record: str | None, max_stop: float) -> None:
+        self.pid = spawned.pid
+        """The front's pid: what stands for the run in a process list."""
+        self.run = run
+        self.record = record
+        self.stdin = PipeSendStream(spawned.stdin) if spawned.stdin is not None else None
+        self.stdout = PipeReceiveStream(spawned.stdout) if spawned.stdout is not None else None
+        self.stderr = PipeReceiveStream(spawned.stderr) if spawned.stderr is not None else None
+        self._control = Control(spawned.control, spawned.pidfd)
+        self._turn = anyio.Lock(fast_acquire=True)
+        self._inert = False
+        self._recent: deque[lines.Event] = deque(maxlen=_KEPT)
+        self._count = 0  # of all events, those that `_recent` has forgotten included
+        self._facts: list[lines.Event] = []  # those that decide the outcome
+        self._lists = 0
+        self._started: lines.Started | None = None
+        self._nothing: lines.Refused | lines.Failed | None = None
+        self._final = False
+        self._max_stop = max_stop
+        self._ending_since: float | None = None  # on the event loop's clock
+        self._settling = anyio.Lock(fast_acquire=True)
+        self._outcome: Outcome | None = None
+        _handles.add(self)
+
+    @property
+    def started(self) -> lines.Started:
+        """The supervisor's first line: identities, graces, where and as whom it runs."""
+        assert self._started is not None  # open_process hands nothing out before it
+        return self._started
+
+    @property
+    def root(self) -> ProcessIdentity:
+        """The executed command."""
+        return identity_of(self.started.root, self.started)
+
+    @property
+    def front(self) -> ProcessIdentity:
+        """The supervisor's first process, our child."""
+        return identity_of(self.started.front, self.started)
+
+    @property
+    def keeper(self) -> ProcessIdentity:
+        """The supervisor's second process, the root's parent."""
+        return identity_of(self.started.keeper, self.started)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What `wait` returned, or None before."""
+        return self._outcome
+
+    async def wait(self) -> Outcome:
+        """Wait until the root has ended and nothing of its tree is left.
+
+        Not bounded while the run goes on. Once a stop has begun, or the front is gone, it is: then
+        it takes the bound of this run and `MARGIN`, and at most the forced step besides.
+        """
+        self._check()
+        if self._outcome is None:
+            await self._until(lambda: self._finished or self._ending_since is not None)
+            await self._settle()
+        assert self._outcome is not None
+        return self._outcome
+
+    async def wait_root(self) -> int | None:
+        """Wait for the root alone: its status as in subprocess, None when nobody could see it.
+
+        Its leftovers may still be running, and its output may not be read yet.
+        """
+        self._check()
+        ends = (lines.RootExited, lines.Reaped)
+        await self._until(
+            lambda: self._finished or any(isinstance(event, ends) for event in self._facts)
+        )
+        return self._decide().returncode
+
+    async def stop(
+        self,
+        reason: Reason = "user",
+        *,
+        by: str | None = None,
+        grace: float | None = None,
+    ) -> Outcome:
+        """Stop the run and wait for its outcome. Again, or during a stop, it changes nothing.
+
+        `by` is for the record. `grace` (seconds) shortens what is left of the graces; with 0 the
+        tree gets SIGKILL at once.
+        """
+        self._check()
+        if grace is not None and not grace >= 0:
+            raise ValueError(f"the grace must be a number of seconds from 0, not {grace!r}")
+        self._request(reason, by, grace)
+        return await self.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the root, and to its group where it has one of its own.
+
+        Raises ValueError for TERM, KILL and STOP (those are `stop`'s), ProcessLookupError when the
+        supervisor is gone.
+        """
+        self._check()
+        name = signals.Signals(number).name.removeprefix("SIG")
+        if name in ("TERM", "KILL", "STOP"):
+            raise ValueError(f"SIG{name} is not sent to a root alone; use stop(), or stop(grace=0)")
+        if not self._control.send({"cmd": "signal", "name": name}):
+            raise ProcessLookupError(3, "the supervisor is gone, or does not read")
+
+    async def members(self) -> list[lines.Member]:
+        """The processes of the tree as the supervisor sees them now (at most 256 are named)."""
+        self._check()
+        wanted = self._lists + 1
+        if not self._control.send({"cmd": "list"}):
+            return []
+        answers: list[lines.Listed] = []
+
+        def answered() -> bool:
+            answers[:] = [event for event in self._recent if isinstance(event, lines.Listed)]
+            return self._finished or self._lists >= wanted
+
+        await self._until(answered)
+        return list(answers[-1].members) if self._lists >= wanted and answers else []
+
+    async def events(self) -> AsyncIterator[lines.Event]:
+        """Every line of the run, from its first, as it comes, until the run is over.
+
+        Who falls more than 1,024 events behind misses the oldest; the record has them all.
+        """
+        told = 0
+
+        def more() -> bool:
+            return self._finished or self._count > told
+
+        while True:
+            await self._until(more)
+            told = max(told, self._count - len(self._recent))
+            if told >= self._count:
+                return
+            event = self._recent[told - self._count]
+            told += 1
+            yield event
+
+    # --- reading the lines -----------------------------------------------------------------------
+
+    @property
+    def _finished(self) -> bool:
+        """Nothing more will come that could matter."""
+        if not self._control.front_gone:
+            return False
+        # A keeper that outlives its front goes on writing; one that stays behind an unproven tree
+        # has said its last word for now.
+        return self._final or self._control.ended
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        """Read lines until `done`. Whoever holds the turn reads for all; cancelled, the next
+        does."""
+        self._take(self._control.read())
+        while not done():
+            async with self._turn:
+                self._take(self._control.read())
+                if not done():
+                    await self._control.wait()
+                    self._check()
+                    self._take(self._control.read())
+
+    def _take(self, events: Iterable[lines.Event]) -> None:
+        for event in events:
+            self._recent.append(event)
+            self._count += 1
+            match event:
+                case lines.Started():
+                    self._started = event
+                    self._max_stop = event.max_stop_ms / 1000
+                    self._facts.append(event)
+                case lines.Refused() | lines.Failed():
+                    self._nothing = event
+                    self._final = True
+                case lines.StopBegan():
+                    self._facts.append(event)
+                    self._begin_bound()
+                case lines.RootExited() | lines.Reaped(who="root"):
+                    self._facts.append(event)
+                case lines.Signalled(target="tree"):
+                    self._facts.append(event)
+                case lines.TreeGone() | lines.TreeUnproven():
+                    self._facts.append(event)
+                    self._final = True
+                    self._begin_bound()
+                case lines.Listed():
+                    self._lists += 1
+                case _:
+                    pass
+        if self._control.front_gone or self._control.ended:
+            self._begin_bound()
+
+    # --- ending ----------------------------------------------------------------------------------
+
+    def _begin_bound(self) -> None:
+        if self._ending_since is None:
+            self._ending_since = anyio.current_time()
+
+    def _request(self, reason: str, by: str | None, grace: float | None) -> None:
+        self._take(self._control.read())
+        if self._finished:
+            return
+        milliseconds = None if grace is None else round(grace * 1000)
+        command = {"cmd": "stop", "reason": reason, "by": by, "grace_ms": milliseconds}
+        told = self._control.send(command)
+        # A front that somebody has stopped does not read; one that does not read is told by signal.
+        self._control.signal_front(*(() if told else (signals.SIGTERM,)), signals.SIGCONT)
+        self._begin_bound()
+
+    async def _settle(self) -> None:
+        """The stop is under way: wait out its bound, then take the forced step."""
+        async with self._settling:
+            if self._ending_since is not None:
+                overdue = self._ending_since + self._max_stop + MARGIN
+                with anyio.CancelScope(deadline=overdue):
+                    await self._until(lambda: self._finished)
+            if self._outcome is None:
+                # Shielded: half a forced step is worse than none.
+                with anyio.CancelScope(shield=True):
+                    self._outcome = await self._conclude()
+
+    async def _conclude(self) -> Outcome:
+        outcome = self._decide()
+        if not self._final:
+            from lastout.overdue import conclude
+
+            outcome = await conclude(outcome, self._started)
+        if not self._finished:
+            # The run is over, or in other hands; a front that still hangs (somebody has stopped
+            # it) has nothing left to do, and is our own child.
+            self._control.signal_front(signals.SIGKILL)
+            with anyio.move_on_after(MARGIN):
+                await self._until(lambda: self._control.front_gone)
+        return outcome
+
+    def _decide(self) -> Outcome:
+        return decide(self._facts, run=self.run, record=self.record)
+
+    async def _start(self, program: str) -> None:
+        """Wait for the first line. Raises what subprocess would, when nothing was started."""
+        await self._until(lambda: self._started is not None or self._finished)
+        match self._nothing:
+            case lines.Refused() as refused:
+                raise Refused(refused.reason, refused.message)
+            case lines.Failed(reason="exec") as failed if failed.errno:
+                raise OSError(failed.errno, os.strerror(failed.errno), program)
+            case lines.Failed() as failed:
+                raise StartFailed(failed.errno, failed.message or os.strerror(failed.errno))
+            case _:
+                pass
+        if self._started is None:
+            status = self._control.front_status
+            raise ExecutionFailed(
+                f"the supervisor ended (status {status}) before it started {program!r}; "
+                "what it said is on stderr",
+                status,
+            )
+
+    async def _close(self, reason: Reason) -> None:
+        """Leave nobody behind: the end of the block, however it ends."""
+        if self._inert:
+            return
+        try:
+            if self._outcome is None and self._nothing is None:
+                self._request(reason, None, None)
+                await self._wait_and_discard()
+        finally:
+            self._release()
+
+    async def _wait_and_discard(self) -> None:
+        """Wait for the outcome while a root that is cleaning up can still write."""
+        async with anyio.create_task_group() as tasks:
+            for stream in (self.stdout, self.stderr):
+                if stream is not None and stream.fileno() >= 0 and not stream.busy:
+                    tasks.start_soon(_discard, stream)
+            await self.wait()
+            tasks.cancel_scope.cancel()
+
+    def _release(self) -> None:
+        _handles.discard(self)
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self._control.close()
+
+    def _check(self) -> None:
+        if self._inert:
+            raise HandleInert(
+                "this handle was inherited through a fork; the run belongs to the parent process"
+            )
+
+    def _after_fork(self) -> None:
+        self._inert = True
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close_after_fork()
+        self._control.close_after_fork()
+
+
+async def _discard(stream: PipeReceiveStream) -> None:
+    try:
+        while True:
+            await stream.receive()
+    except (EndOfStream, ClosedResourceError, BusyResourceError, BrokenResourceError):
+        pass
+
+
+_handles: weakref.WeakSet[Process] = weakref.WeakSet()
+
+
+def _make_inert() -> None:
+    for process in list(_handles):
+        process._after_fork()
+    _handles.clear()
+
+
+os.register_at_fork(after_in_child=_make_inert)

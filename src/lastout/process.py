@@ -1,0 +1,121 @@
+"""`open_process`: a command that lives as long as a block, on asyncio and on trio."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+import anyio
+
+from lastout import supervisor
+from lastout.graces import Graces, resolve
+from lastout.handle import Process, Reason
+from lastout.identity import ProcessIdentity
+from lastout.spawn import Redirection, group_number, spawn, user_number
+from lastout.state import new_run, record_path
+from lastout.supervisor import Argument
+
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "open_process"]
+
+PIPE: Final = subprocess.PIPE
+DEVNULL: Final = subprocess.DEVNULL
+STDOUT: Final = subprocess.STDOUT
+
+
+@asynccontextmanager
+async def open_process(
+    argv: Sequence[Argument],
+    *,
+    stdin: Redirection = PIPE,
+    stdout: Redirection = PIPE,
+    stderr: Redirection = None,
+    cwd: Argument | None = None,
+    env: Mapping[str, str] | None = None,
+    graces: Graces | str | None = None,
+    key: str | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    epoch: int | None = None,
+    run: str | None = None,
+    record: bool | str | os.PathLike[str] | None = True,
+    state: str | os.PathLike[str] | None = None,
+    owner: Literal["self", "parent"] | ProcessIdentity | None = "self",
+    leftovers: Literal["stop", "wait"] = "stop",
+    stdin_end: Literal["stop", "ignore"] = "stop",
+    timeout: float | None = None,
+    forward: Iterable[str | int] = (),
+    pass_fds: Iterable[int] = (),
+    umask: int | None = None,
+    user: str | int | None = None,
+    group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None,
+    rlimits: Mapping[str, tuple[int, int]] | None = None,
+    executable: Argument | None = None,
+    argv0: str | bytes | None = None,
+    start_new_session: bool = False,
+    mask: Iterable[int] = (),
+) -> AsyncIterator[Process]:
+    """Run `argv` for the length of the block; nothing of it is alive after the block.
+
+    Leaving or cancelling the block stops the run within its bound and waits for the outcome, which
+    is then in `process.outcome`. `record=True` writes the record below `state`; `timeout` is in
+    seconds. The other arguments are subprocess's, or `supervisor.command`'s.
+    Raises OSError as subprocess does when the command cannot be executed, Refused, StartFailed,
+    and ValueError or TypeError for bad arguments before anything starts.
+    """
+    words = supervisor.plain_argv(argv)
+    if executable is not None:
+        argv0 = words[0] if argv0 is None else argv0
+        words[0] = os.fsdecode(executable)
+    run = run or new_run()
+    path = os.fspath(record_path(run, state)) if record is True else record or None
+    kept = tuple(pass_fds)
+    wanted = resolve(graces)
+    command = supervisor.command(
+        words,
+        owner=owner,
+        graces=graces,
+        run=run,
+        key=key,
+        lock=lock,
+        epoch=epoch,
+        record=path,
+        stdin_end=stdin_end,
+        leftovers=leftovers,
+        timeout=timeout,
+        forward=forward,
+        close_fds=True,
+        keep_fds=[fd for fd in kept if fd > 2],
+        new_session=start_new_session,
+        argv0=argv0,
+        cwd=cwd,
+        umask=umask,
+        uid=user_number(user),
+        gid=group_number(group),
+        groups=None if extra_groups is None else [_group(entry) for entry in extra_groups],
+        rlimits=rlimits,
+        mask=mask,
+    )
+    spawned = spawn(command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, pass_fds=kept)
+    where = None if path is None else _absolute(path)
+    process = Process(spawned, run, where, wanted.max_stop)
+    reason: Reason = "abort"
+    try:
+        await process._start(words[0])
+        yield process
+        reason = "completion"
+    finally:
+        with anyio.CancelScope(shield=True):
+            await process._close(reason)
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.fspath(path))
+
+
+def _group(entry: str | int) -> int:
+    number = group_number(entry)
+    assert number is not None
+    return number
