@@ -6,10 +6,10 @@ The names load when they are used: `import lastout` imports neither anyio nor ms
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from lastout._version import __version__
 
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from lastout.completed import CompletedRun, run_process
     from lastout.errors import (
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
         LastoutError,
         Refused,
         RunFailed,
-        StartFailed,
         SupervisorMissing,
     )
     from lastout.graces import MARGIN, MAXIMA, PRESETS, Graces
+    from lastout.handle import Process
     from lastout.identity import Alive, ProcessIdentity
     from lastout.outcome import Outcome, Stop
-    from lastout.process import DEVNULL, PIPE, STDOUT, Process, open_process
+    from lastout.process import DEVNULL, PIPE, STDOUT, open_process
     from lastout.supervisor import command
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "ProcessIdentity",
     "Refused",
     "RunFailed",
-    "StartFailed",
     "Stop",
     "SupervisorMissing",
     "__version__",
@@ -68,11 +67,10 @@ _HOMES = {
     "HandleInert": "errors",
     "LastoutError": "errors",
     "Outcome": "outcome",
-    "Process": "process",
+    "Process": "handle",
     "ProcessIdentity": "identity",
     "Refused": "errors",
     "RunFailed": "errors",
-    "StartFailed": "errors",
     "Stop": "outcome",
     "SupervisorMissing": "errors",
     "command": "supervisor",
@@ -81,7 +79,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import the module of a public name, the first time that it is asked for (PEP 562)."""
     home = _HOMES.get(name)
     if home is None:

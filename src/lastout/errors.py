@@ -14,7 +14,6 @@ __all__ = [
     "LastoutError",
     "Refused",
     "RunFailed",
-    "StartFailed",
     "SupervisorMissing",
 ]
 
@@ -37,10 +36,6 @@ class Refused(LastoutError):
 
     def __str__(self) -> str:
         return self.message or f"the run was refused ({self.reason})"
-
-
-class StartFailed(LastoutError, OSError):
-    """The system could not start the run; nothing was started. `errno` is the system's."""
 
 
 class ExecutionFailed(LastoutError):

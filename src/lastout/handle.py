@@ -18,7 +18,7 @@ import anyio
 from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, EndOfStream
 
 from lastout.control import Control
-from lastout.errors import ExecutionFailed, HandleInert, Refused, StartFailed
+from lastout.errors import ExecutionFailed, HandleInert, Refused
 from lastout.evidence import events as lines
 from lastout.graces import MARGIN
 from lastout.identity import ProcessIdentity
@@ -279,16 +279,19 @@ class Process:
     def _decide(self) -> Outcome:
         return decide(self._facts, run=self.run, record=self.record)
 
-    async def _start(self, program: str) -> None:
+    async def _start(self, program: str, cwd: str | None) -> None:
         """Wait for the first line. Raises what subprocess would, when nothing was started."""
         await self._until(lambda: self._started is not None or self._finished)
         match self._nothing:
             case lines.Refused() as refused:
                 raise Refused(refused.reason, refused.message)
-            case lines.Failed(reason="exec") as failed if failed.errno:
-                raise OSError(failed.errno, os.strerror(failed.errno), program)
+            case lines.Failed() as failed if failed.errno:
+                # As subprocess does it: OSError makes itself the subclass of its errno.
+                named = {"exec": program, "chdir": cwd}.get(failed.step or failed.reason)
+                text = os.strerror(failed.errno) if named else failed.message
+                raise OSError(failed.errno, text, named)
             case lines.Failed() as failed:
-                raise StartFailed(failed.errno, failed.message or os.strerror(failed.errno))
+                raise OSError(failed.message)
             case _:
                 pass
         if self._started is None:

@@ -62,7 +62,7 @@ async def open_process(
     Leaving or cancelling the block stops the run within its bound and waits for the outcome, which
     is then in `process.outcome`. `record=True` writes the record below `state`; `timeout` is in
     seconds. The other arguments are subprocess's, or `supervisor.command`'s.
-    Raises OSError as subprocess does when the command cannot be executed, Refused, StartFailed,
+    Raises OSError as subprocess does when the command cannot be executed, Refused,
     and ValueError or TypeError for bad arguments before anything starts.
     """
     words = supervisor.plain_argv(argv)
@@ -103,7 +103,7 @@ async def open_process(
     process = Process(spawned, run, where, wanted.max_stop)
     reason: Reason = "abort"
     try:
-        await process._start(words[0])
+        await process._start(words[0], None if cwd is None else os.fsdecode(cwd))
         yield process
         reason = "completion"
     finally:

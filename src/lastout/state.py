@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -136,9 +136,13 @@ class Refused(Event, frozen=True, kw_only=True, tag="refused"):
 
 
 class Failed(Event, frozen=True, kw_only=True, tag="failed"):
-    """Nothing was started, because the system could not: `reason` is `fork`, `exec` or `setup`."""
+    """Nothing was started, because the system could not: `reason` is `fork`, `exec` or `setup`.
+
+    `step` is the system call that failed.
+    """
 
     reason: str
+    step: str | None = None
     errno: int = 0
     message: str = ""
     front: Identity | None = None
