@@ -11,7 +11,7 @@ from typing import Literal
 class Scenario:
     """One column of the table.
 
-    `mode` is what R does (see payload.py). `act` is what happens once R, G and E are there: a signal
+    `mode` is what R does (see payload.py). `act` is what happens once all three are there: a signal
     to the wrapper, R's own exit, the owner's death by SIGKILL, or the end of stdin. `stdin_held`
     says that another process than the owner holds the write end of R's stdin. `polite` says that a
     wrapper which lives can be expected to send R a SIGTERM.

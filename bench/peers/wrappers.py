@@ -17,9 +17,9 @@ BAZEL = next(iter(Path("/usr/libexec").glob("*/bazel")), Path("/usr/libexec/baze
 class Wrapper:
     """A wrapper: what stands in front of the command.
 
-    In `command`, `{grace}`, `{third}` and `{whole}` become the grace in seconds, a third of it, and the
-    grace rounded for those who take whole seconds only. `is_root`: the wrapper becomes the command
-    itself by an exec, or there is none. `plain` is the command for a grace of 3 s, if it differs.
+    In `command`, `{grace}`, `{third}` and `{whole}` become the grace in seconds, a third of it, and
+    the grace rounded for those who take whole seconds only. `is_root`: the wrapper becomes the
+    command itself by an exec, or there is none. `plain`: for a grace of 3 s, if that differs.
     """
 
     name: str
@@ -85,7 +85,7 @@ def debian_wrappers() -> Iterator[Wrapper | Skipped]:
     """Those that Debian's packages have."""
     yield Wrapper("none", (), is_root=True)
     yield installed("tini", "tini", "-s", "-g", "--", label="-s -g")
-    yield installed("tini", "tini", *"-s -g -p SIGTERM --".split(), label="-s -g -p TERM")
+    yield installed("tini", "tini", "-s", "-g", "-p", "SIGTERM", "--", label="-s -g -p TERM")
     yield installed("dumb-init", "dumb-init", "--")
     yield installed("catatonit", "catatonit", "-g", "--", label="-g")
     pdeathsig = ("--pdeathsig", "TERM")

@@ -1,0 +1,107 @@
+"""python -m bench [peers|cost|numbers ...]: measure, print, and write bench/results/."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from .measure import BENCH, PEERS, SUPERVISOR, Number, table
+
+RESULTS = BENCH / "results"
+PARTS = ("peers", "cost", "numbers")
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def write(folder: Path, name: str, markdown: str, data: object, command: str) -> None:
+    """NAME.md for people, NAME.json for programs; both say how they came about."""
+    folder.mkdir(parents=True, exist_ok=True)
+    where = (
+        f"Linux {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
+    head = f"`{command}` on {where}."
+    (folder / f"{name}.md").write_text(f"{head}\n\n{markdown}\n")
+    kept = {"command": command, "machine": where, "results": data}
+    (folder / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    print(f"{markdown}\n")
+
+
+def run_peers(options: argparse.Namespace) -> tuple[str, object]:
+    from .peers import all_wrappers
+    from .peers.provision import provision
+    from .peers.table import as_data, fill, markdown
+
+    if not options.no_install:
+        for problem in provision(PEERS):
+            progress(problem)
+    wrappers = all_wrappers(PEERS)
+    grace = 1.0 if options.short else 3.0
+    patience = 2.5 if options.short else 7.0
+    rows = fill(wrappers, grace=grace, patience=patience, progress=progress)
+    return markdown(rows, wrappers), as_data(rows)
+
+
+def run_cost(options: argparse.Namespace) -> tuple[str, object]:
+    from .cost import measure
+
+    return measure(options.rounds, progress)
+
+
+def run_numbers(options: argparse.Namespace) -> tuple[str, object]:
+    from . import starts, stops
+
+    numbers = [*stops.measure(options.rounds, progress), *starts.measure(options.rounds, progress)]
+    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
+
+
+def numbers_table(numbers: list[Number]) -> str:
+    rows = [
+        [
+            n.what,
+            f"{n.measured:.2f} {n.unit}".strip(),
+            f"{n.limit:g}",
+            "yes" if n.kept else "**no**",
+            n.detail,
+        ]
+        for n in numbers
+    ]
+    return table(["number", "measured", "at most", "kept", "how"], rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="short graces and few rounds; a quick look"
+    )
+    parser.add_argument("--rounds", type=int, help="starts for each median (default 200, short 20)")
+    parser.add_argument("--no-install", action="store_true", help="take the peers that are there")
+    parser.add_argument(
+        "--results", type=Path, help=f"default: {RESULTS}; with --short: build/bench"
+    )
+    options = parser.parse_args()
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    if not SUPERVISOR.exists():
+        parser.error("the supervisor is not built; `make native` does it")
+    options.rounds = options.rounds or (20 if options.short else 200)
+    folder = options.results or (BENCH.parent / "build" / "bench" if options.short else RESULTS)
+    command = " ".join(["python -m bench", *sys.argv[1:]])
+    runners = {"peers": run_peers, "cost": run_cost, "numbers": run_numbers}
+    for part in options.parts or PARTS:
+        markdown, data = runners[part](options)
+        write(folder, part, markdown, data, command)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
