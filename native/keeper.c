@@ -1,0 +1,61 @@
+/* The keeper: parent of the root, owner of the ladder. It touches no file while anything of the tree lives. */
+#include "lastout.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define PIPEFS_MAGIC 0x50495045
+
+/* Whether a hang-up of stdin is the owner's last word. A named FIFO gets new writers; files never end. */
+static bool stdin_can_end(void)
+{
+    struct stat st;
+    struct statfs fs;
+    if (!run.spec->stdin_stops || fstat(0, &st)) return false;
+    if (S_ISFIFO(st.st_mode)) return !fstatfs(0, &fs) && (uint32_t)fs.f_type == PIPEFS_MAGIC;
+    return S_ISSOCK(st.st_mode) || isatty(0);
+}
+
+static void leave_the_callers_group(void)
+{
+    /* A caller's kill of its group, or of its terminal's, must not reach us. */
+    if (run.terminal == TERMINAL_NONE) setsid();
+    else setpgid(0, 0);
+}
+
+_Noreturn void keeper_main(void)
+{
+    struct board *b = run.board;
+    run.role = KEEPER;
+    run.driver = true;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_NAME, "lastout-keeper");
+    leave_the_callers_group();
+    run.front_pidfd = pidfd_open_(b->front.pid);
+    if (getppid() != b->front.pid) _exit(EXIT_NOT_STARTED);     /* the front has gone already: nothing was started */
+    identify(getpid(), &b->keeper);
+    if (run.spec->timeout_ms >= 0) run.timeout_due = now_ns() + run.spec->timeout_ms * MS;
+    if (!spawn_root()) {
+        wake_peer();
+        _exit(0);
+    }
+    run.watch_stdin = stdin_can_end();
+    release_stdio(run.watch_stdin);
+    release_descriptors();
+    started_line();
+    wake_peer();
+    forget_arguments();
+    run.child_ended = true;              /* look once: it may have ended already */
+    loop(drive_step, drive_next_due);
+    if (run.front_lost) {
+        pump_control();
+        pump_record();
+    }
+    wake_peer();
+    if (!run.front_lost) kill(b->front.pid, SIGCONT);            /* our parent; a stopped one could not end */
+    _exit(0);
+}

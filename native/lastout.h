@@ -1,0 +1,266 @@
+/* Shared words of the supervisor: one process tree (the run), two processes of ours (front and keeper).
+ *
+ * front   the pid that the caller sees; relays signals and commands, writes the record, mirrors the status
+ * keeper  parent of the root; owns the ladder
+ * driver  whoever runs the ladder: the keeper, or the front after it took over
+ *
+ * Nothing is allocated after the start: every array below is static and bounded. */
+#ifndef LASTOUT_H
+#define LASTOUT_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define VERSION "0.1.0"
+#define MS 1000000LL                 /* nanoseconds in a millisecond */
+#define ACK_MS 500                   /* a stop that the keeper did not take up, a SIGKILL stage that is overdue */
+#define LATE_MS 500                  /* a wake-up later than this extends a grace once ... */
+#define EXTEND_MS 1000               /* ... by at most this */
+#define FLUSH_MS 250                 /* last lines: at most this long for a slow reader, and for a slow disk */
+#define WALK_AFTER_ROUNDS 8          /* kill rounds before the SIGSTOP walk (measured: docs/decisions/0002) */
+#define NAMED 256                    /* members named in one line; all are counted */
+#define LINE_CAP (60 * 1024)
+#define MAX_PIDS 32768               /* one listing; what does not fit is taken in the next round */
+
+enum { EXIT_UNPROVEN = 1, EXIT_TIMEOUT = 124, EXIT_NOT_STARTED = 125, EXIT_CANNOT_EXEC = 126, EXIT_NOT_FOUND = 127 };
+
+/* ---- identity ------------------------------------------------------------------------------------------------- */
+
+struct ident { pid_t pid; uint64_t start, inode; };
+
+struct member {
+    struct ident id;
+    pid_t ppid, pgid, session;
+    uid_t uid;
+    int threads, tty;
+    char state, name[64];
+};
+
+/* ---- spec: what argv asked for ---------------------------------------------------------------------------------- */
+
+enum terminal { TERMINAL_NONE = 1, TERMINAL_FOREGROUND = 2, TERMINAL_SHARED = 3 };
+
+struct graces { int stdin_ms, term_ms, observe_ms, reap_ms; };
+
+struct limit { int resource; uint64_t soft, hard; };
+
+struct spec {
+    char **argv;                         /* CMD and its arguments, NULL-terminated */
+    int argc;
+    char run[65];
+    const char *key, *lock, *record, *argv0, *chdir;
+    int64_t epoch, timeout_ms;
+    struct graces graces;
+    bool owner_none, owner_told;
+    struct ident owner;
+    int control;
+    bool stdin_stops, leftovers_wait, close_fds, new_session;
+    uint64_t forward;                    /* bit n-1 is signal n */
+    int keep[64], keeps;
+    int masks[64], nmasks;
+    bool set_umask, set_uid, set_gid, set_groups;
+    mode_t umask;
+    uid_t uid;
+    gid_t gid, groups[64];
+    int ngroups;
+    struct limit limits[16];
+    int nlimits;
+};
+
+void spec_parse(struct spec *, int argc, char **argv);       /* ends the process on bad input */
+int signal_number(const char *name);                         /* 0: unknown */
+const char *signal_name(int signo);
+
+/* ---- board: memory that front and keeper share ------------------------------------------------------------------ */
+
+enum stage { STARTING, RUNNING, STOP_STDIN, STOP_TERM, STOP_KILL, UNPROVEN, DONE };
+
+enum trigger { NO_TRIGGER, OWNER_DIED, OWNER_HUNG_UP, STDIN_ENDED, SIGNAL, REQUESTED, TIMEOUT, LEASE_EXPIRED, PEER_LOST, ROOT_EXITED };
+
+enum { KEEPER_RING = 256 * 1024, FRONT_RING = 128 * 1024 };
+
+/* One writer, one reader. Positions only grow; an entry never wraps (a skip entry fills the end). */
+struct ring {
+    _Atomic uint64_t head, sent, written;
+    _Atomic uint32_t dropped, unwritten; /* lines that found no room; lines that the disk did not take */
+    uint32_t size, offset;               /* of its bytes within the board */
+};
+
+struct board {
+    _Atomic int stage, trigger, signo;
+    _Atomic int64_t kill_due, end_due;   /* CLOCK_MONOTONIC, ns; 0 outside a stop */
+    _Atomic uint32_t rounds;             /* the driver's heartbeat in the SIGKILL stage */
+    _Atomic bool root_known, root_exited, root_reaped, root_first;   /* root_first: it ended before any stop */
+    _Atomic bool swept, root_signalled, final;
+    const char *volatile child_step;     /* how far the child came before its exec, and why no further */
+    volatile int child_error;
+    int exit_status;                     /* of a run that did not start; 0: it did */
+    struct ident front, keeper, root;
+    pid_t root_group;                    /* 0: the root shares the front's group */
+    int root_status;                     /* raw wait status, set before the reap */
+    char exec_error[512];
+    struct ring keeper_ring, front_ring;
+    _Atomic uint32_t partial;            /* bytes of the line at partial_ring's `sent` that the socket took */
+    _Atomic int partial_ring;            /* 0 none, 1 keeper's, 2 front's */
+    char bytes[KEEPER_RING + FRONT_RING];
+};
+
+/* ---- the run, as each of the two processes sees it --------------------------------------------------------------- */
+
+enum role { FRONT, KEEPER };
+
+struct run {
+    const struct spec *spec;
+    struct board *board;
+    enum role role;
+    bool driver;                         /* this process runs the ladder */
+    enum terminal terminal;
+    uint64_t ignored;                    /* HUP, INT, QUIT that were ignored at the start: bit n-1 is signal n */
+    pid_t front_group, keeper, scribe;
+    int signals, peer, control, record, lock, null;
+    int front_pidfd, owner_pidfd, parent_pidfd;
+    const char *owner_watch;             /* told, parent, none */
+    struct ident owner, parent;
+    bool front_lost, watch_stdin, child_ended;
+    pid_t foreign[NAMED];                /* children that were there before us */
+    int foreigns;
+    int64_t timeout_due;                 /* CLOCK_MONOTONIC, ns; 0 none */
+};
+
+extern struct run run;
+extern const char *program;
+
+/* ---- time ------------------------------------------------------------------------------------------------------- */
+
+int64_t now_ns(void);                    /* CLOCK_MONOTONIC */
+int64_t boot_ns(void);                   /* CLOCK_BOOTTIME */
+
+/* ---- record: lines, rings, control socket, file ------------------------------------------------------------------ */
+
+void line_begin(const char *event);
+void line_begin_at(const char *event, int64_t boottime_ns);
+void line_str(const char *key, const char *value);           /* NULL is null */
+void line_int(const char *key, int64_t value);
+void line_null(const char *key);
+void line_bool(const char *key, bool value);
+void line_ident(const char *key, const struct ident *);      /* NULL or pid 0 is null */
+void line_sender(pid_t, uid_t, bool kernel);
+void line_status(int raw);                                   /* status, code, signal, core */
+void line_array(const char *key);
+bool line_has_room(void);                                    /* for one more element */
+void line_item_str(const char *value);
+void line_item_ident(const struct ident *);
+void line_item_member(const struct member *, const char *kill_error, bool with_error);
+void line_array_end(void);
+void line_end(void);                                         /* to record and control socket */
+void line_end_control(void);                                 /* to the control socket alone */
+
+void ring_init(struct board *);
+bool pump_control(void);                                     /* false: the reader is slow, lines wait */
+void pump_record(void);                                      /* front: through a scribe, never blocking itself */
+void say_what_was_dropped(void);
+void flush_lines(void);                                      /* bounded; the last thing before the end */
+bool record_scribe_ended(void);                              /* reaps it */
+int record_open(const char *path, char *why, size_t size);   /* fd, or -1 */
+const char *network_fs(int fd);                              /* its name, or NULL when the file system is local */
+
+/* ---- control and messages ---------------------------------------------------------------------------------------- */
+
+enum message_kind { M_STOP = 1, M_SIGNAL, M_DEADLINE, M_LIST };
+
+struct message {
+    enum message_kind kind;
+    enum trigger trigger;
+    int signo;
+    bool kernel, has_sender, has_reason, has_by, forwarded, no_grace;
+    pid_t pid;
+    uid_t uid;
+    int64_t number;                      /* grace_ms (-1: none) or a deadline */
+    char reason[32], by[128], which[8];
+};
+
+bool control_read(void (*deliver)(const struct message *));  /* false: the peer hung up */
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+
+void owner_find(pid_t first_parent);                         /* ends the process when the owner is refused */
+void lock_take(const struct spec *);                         /* ends the process when busy or superseded */
+enum terminal terminal_case(const struct spec *, const struct member *self);
+bool spawn_root(void);                                       /* keeper: fills the board; false when not executed */
+void started_line(void);
+void remember_arguments(int argc, char **argv);
+void forget_arguments(void);                                 /* names of the agent leave our command line */
+void release_descriptors(void);                              /* closes what we inherited for the root, but 0-2 */
+void release_stdio(bool keep_stdin);                         /* /dev/null takes the place of 0-2 */
+_Noreturn void bail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void refuse(int status, const char *event, const char *reason, int error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* ---- processes and the tree ------------------------------------------------------------------------------------------ */
+
+bool read_member(pid_t, struct member *);                    /* one line of /proc; false when it is gone */
+bool identify(pid_t, struct ident *);                        /* of ourselves, an own child, or a pinned process */
+uint64_t pidfd_inode(int pidfd);
+int pidfd_open_(pid_t);
+bool dead(const struct member *);                            /* Z with no other thread, or X */
+int own_children(pid_t *out, int max);
+bool is_foreign(pid_t);                                      /* our child, but no member */
+bool walk_tree(void (*visit)(const struct member *, void *), void *, bool with_dead);    /* false: cut */
+int signal_member(const struct member *, const int *signals, int count);                 /* 0 or errno */
+
+enum reap_result { TREE_EMPTY, ONLY_ROOT, TREE_LIVES };
+enum reap_result reap(bool hold_root);                       /* what ended; tells the root's end before its reap */
+void reap_root(void);
+int kill_round(void);                                        /* how many members were newly killed */
+void stop_walk_and_kill(void);
+void forget_kills(void);
+
+struct totals {
+    uint32_t killed, kills_sent, failed, reaped, stopped, rounds;
+    struct ident stopped_ids[NAMED];
+};
+extern struct totals totals;
+void note_stopped(const struct ident *);
+
+/* ---- the ladder ------------------------------------------------------------------------------------------------------- */
+
+void stop_begin(const struct message *);
+void stop_resume(bool overdue);                              /* after a takeover */
+void stop_root_ended(void);
+void stop_tree_empty(void);
+void stop_deadlines(int64_t now);
+int64_t stop_next_due(void);                                 /* 0: never */
+void forward_signal(const struct message *);
+
+const char *trigger_name(enum trigger);
+const char *errno_name(int);                                 /* NULL for 0 */
+void stop_line(const char *event, const struct message *, int64_t at, const struct graces *);   /* left open */
+void root_signalled_line(int signo, int error, const struct message *forwarded);
+void members_signalled_line(int count, int failed);
+void kill_line(void);
+void leftovers_line(void);
+void list_line(void);
+void unproven_line(const char *why, bool keeper_stays, bool look);
+void gone_line(bool late, bool by_list, int64_t stop_ms);
+void takeover_line(const char *why, int keeper_status);
+bool leftover_named(pid_t);
+
+/* ---- the two loops ------------------------------------------------------------------------------------------------------ */
+
+void loop(bool (*step)(int64_t now), int64_t (*next_due)(void));   /* until step says true */
+void deliver(const struct message *);                        /* to the ladder, or to the process that runs it */
+bool drive_step(int64_t now);                                /* the driver's */
+int64_t drive_next_due(void);
+_Noreturn void keeper_main(void);
+_Noreturn void front_main(void);
+void front_asked_to_stop(const struct message *);
+void control_hung_up(void);
+void wake_peer(void);
+int wait_ms(int64_t due, int64_t now);                       /* for poll: rounded up, -1 without a due */
+
+#endif

@@ -1,0 +1,232 @@
+/* One loop for both processes: wait, read every event, let the role take its step. It sleeps without a timer while nothing
+ * is due. */
+#include "lastout.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int deadline_timer = -1;
+static int64_t deadline;                 /* CLOCK_BOOTTIME, ns */
+
+int wait_ms(int64_t due, int64_t now)
+{
+    if (!due) return -1;
+    return due <= now ? 0 : (int)((due - now + MS - 1) / MS);
+}
+
+/* The other process looks at the board and takes lines; a full socket already holds a wake-up. */
+void wake_peer(void)
+{
+    if (run.peer >= 0) send(run.peer, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void stop_for(enum trigger trigger, const char *which)
+{
+    struct message m = {.kind = M_STOP, .trigger = trigger, .number = -1};
+    if (which) strcpy(m.which, which);
+    deliver(&m);
+}
+
+/* ---- commands ---- */
+
+static void set_deadline(int64_t at)
+{
+    struct itimerspec t = {.it_value = {at / 1000000000, at % 1000000000}};
+    deadline = at;
+    if (deadline_timer < 0) {
+        if (!at) return;
+        deadline_timer = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    }
+    timerfd_settime(deadline_timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+void deliver(const struct message *m)
+{
+    if (!run.driver) {
+        send(run.peer, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (m->kind == M_STOP) front_asked_to_stop(m);
+        return;
+    }
+    switch (m->kind) {
+    case M_STOP: stop_begin(m); break;
+    case M_SIGNAL: forward_signal(m); break;
+    case M_DEADLINE: set_deadline(m->number); break;
+    case M_LIST: list_line(); wake_peer(); break;
+    }
+}
+
+/* ---- signals ---- */
+
+static const int stop_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+static void take_signal(const struct signalfd_siginfo *s)
+{
+    int signo = (int)s->ssi_signo;
+    bool kernel = s->ssi_code == SI_KERNEL;
+    struct message m = {.signo = signo, .number = -1, .has_sender = true, .kernel = kernel,
+                        .pid = kernel ? 0 : (pid_t)s->ssi_pid, .uid = s->ssi_uid};
+    if (signo == SIGCHLD) {
+        run.child_ended = true;
+        return;
+    }
+    /* In a terminal that we share the root has had these from the terminal itself. */
+    bool shared = run.terminal == TERMINAL_SHARED && kernel;
+    if (shared && (signo == SIGINT || signo == SIGQUIT || signo == SIGTSTP || signo == SIGWINCH)) return;
+    if (run.spec->forward >> (signo - 1) & 1) {
+        if (run.role == KEEPER || (signo == SIGCONT && run.board->stage > RUNNING)) return;
+        m.kind = M_SIGNAL;
+        m.forwarded = true;
+        deliver(&m);
+        return;
+    }
+    for (size_t i = 0; i < sizeof stop_signals / sizeof *stop_signals; i++)
+        if (signo == stop_signals[i]) {
+            m.kind = M_STOP;
+            m.trigger = SIGNAL;
+            deliver(&m);
+        }
+}
+
+static void take_signals(void)
+{
+    struct signalfd_siginfo s[8];
+    for (ssize_t n; (n = read(run.signals, s, sizeof s)) > 0;)
+        for (size_t i = 0; i < (size_t)n / sizeof *s; i++) take_signal(&s[i]);
+}
+
+/* ---- events ---- */
+
+static void take_peer(void)
+{
+    struct message m;
+    for (;;) {
+        ssize_t n = recv(run.peer, &m, sizeof m, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return;
+        if (n <= 0) {                    /* the pidfd and the board say what that means */
+            close(run.peer);
+            run.peer = -1;
+            return;
+        }
+        if (n == sizeof m && run.driver) deliver(&m);
+    }
+}
+
+static void take_control(void)
+{
+    if (control_read(deliver)) return;
+    control_hung_up();
+    stop_for(OWNER_HUNG_UP, NULL);
+}
+
+static void take_deadline(void)
+{
+    uint64_t times;
+    if (read(deadline_timer, &times, sizeof times) <= 0) return;
+    int64_t late = boot_ns() - deadline;
+    struct message m = {.kind = M_STOP, .trigger = LEASE_EXPIRED, .number = -1,
+                        .no_grace = late > LATE_MS * MS};      /* overslept: no time is left for politeness */
+    deliver(&m);
+}
+
+static void forget_fd(int *fd)
+{
+    close(*fd);
+    *fd = -1;
+}
+
+enum { SIGNALS, PEER, FRONT_END, OWNER, PARENT, STDIN, CONTROL, DEADLINE, SOURCES };
+
+static void fill(struct pollfd *p, bool control_waits)
+{
+    bool ended = run.board->stage >= UNPROVEN;
+    bool reads_control = (run.role == FRONT || run.front_lost) && !ended;
+    for (int i = 0; i < SOURCES; i++) p[i] = (struct pollfd){-1, POLLIN, 0};
+    p[SIGNALS].fd = run.signals;
+    p[PEER].fd = run.peer;
+    p[FRONT_END].fd = run.front_pidfd;
+    p[OWNER].fd = run.owner_pidfd;
+    p[PARENT].fd = run.parent_pidfd;
+    p[DEADLINE].fd = deadline_timer;
+    if (run.watch_stdin) p[STDIN] = (struct pollfd){0, POLLRDHUP, 0};
+    if (reads_control || control_waits) p[CONTROL].fd = run.control;
+    p[CONTROL].events = (short)((reads_control ? POLLIN : 0) | (control_waits ? POLLOUT : 0));
+}
+
+void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
+{
+    bool control_waits = false;
+    for (;;) {
+        struct pollfd p[SOURCES];
+        int64_t now = now_ns();
+        if (step(now)) return;
+        if (run.role == FRONT || run.front_lost) {
+            control_waits = !pump_control();
+            if (run.role == FRONT) pump_record();
+        }
+        fill(p, control_waits);
+        if (poll(p, SOURCES, wait_ms(next_due(), now_ns())) < 0 && errno != EINTR) _exit(EXIT_UNPROVEN);
+        if (p[SIGNALS].revents) take_signals();
+        if (p[PEER].revents) take_peer();
+        if (p[OWNER].revents) forget_fd(&run.owner_pidfd), stop_for(OWNER_DIED, "owner");
+        if (p[PARENT].revents) forget_fd(&run.parent_pidfd), stop_for(OWNER_DIED, run.parent.pid == run.owner.pid ? "owner" : "parent");
+        if (p[STDIN].revents) run.watch_stdin = false, stop_for(STDIN_ENDED, NULL);
+        if (p[CONTROL].revents & ~POLLOUT) take_control();
+        if (p[DEADLINE].revents) take_deadline();
+        if (p[FRONT_END].revents) {
+            forget_fd(&run.front_pidfd);
+            run.front_lost = true;
+            if (run.board->stage < UNPROVEN) stop_for(PEER_LOST, "front");
+        }
+    }
+}
+
+/* ---- the driver ---- */
+
+static void root_has_ended(enum reap_result *left)
+{
+    release_stdio(false);                /* the owner's next write gets EPIPE, not a full pipe */
+    run.watch_stdin = false;
+    if (*left == ONLY_ROOT) return;
+    leftovers_line();
+    if (run.spec->leftovers_wait && run.board->stage == RUNNING) {
+        reap_root();
+        *left = reap(false);
+    } else if (run.board->stage == RUNNING) stop_for(ROOT_EXITED, NULL);
+    else stop_root_ended();
+    wake_peer();
+}
+
+static bool look(void)
+{
+    struct board *b = run.board;
+    bool ended_before = b->root_exited;
+    run.child_ended = false;
+    enum reap_result left = reap(b->stage < STOP_KILL);
+    if (b->root_exited && !ended_before) root_has_ended(&left);
+    if (left == ONLY_ROOT) {
+        reap_root();
+        left = reap(false);
+    }
+    if (left != TREE_EMPTY) return false;
+    stop_tree_empty();
+    return true;
+}
+
+bool drive_step(int64_t now)
+{
+    struct board *b = run.board;
+    if ((run.child_ended || b->stage >= STOP_KILL) && look()) return true;
+    stop_deadlines(now);
+    if (b->stage == UNPROVEN) return run.role == FRONT;
+    return b->stage == STOP_KILL && look();
+}
+
+int64_t drive_next_due(void) { return stop_next_due(); }

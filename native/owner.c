@@ -1,0 +1,116 @@
+/* Whose death ends the run, and the lock: both before anything is started. */
+#include "lastout.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static _Noreturn void refuse_owner(const char *what)
+{
+    refuse(EXIT_UNPROVEN, "refused", "owner", 0, "%s; for a run that is meant to outlive its starter say --owner none", what);
+}
+
+/* Pin the parent of `child` and make sure that it is still the parent: a link is real only when seen with both ends alive. */
+static int pin_parent(const struct member *child, struct member *parent)
+{
+    struct member again;
+    int fd = pidfd_open_(child->ppid);
+    if (fd < 0) return -1;
+    if (read_member(child->ppid, parent) && read_member(child->id.pid, &again) && again.ppid == child->ppid &&
+        again.id.start == child->id.start) {
+        parent->id.inode = pidfd_inode(fd);
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+/* Walks up from our parent. uv, npx, sudo or a shell may sit between: any ancestor will do. */
+static int find_told(const struct spec *s, const struct member *parent)
+{
+    struct member at = *parent, up;
+    for (int depth = 0; depth < 1024; depth++) {
+        if (at.id.pid == s->owner.pid)
+            return at.id.start == s->owner.start ? pidfd_open_(at.id.pid) : -1;
+        if (at.ppid <= 0) return -1;
+        int fd = pin_parent(&at, &up);
+        if (fd < 0) return -1;
+        if (up.id.pid == s->owner.pid && up.id.start == s->owner.start) {
+            run.owner = up.id;
+            return fd;
+        }
+        close(fd);
+        at = up;
+    }
+    return -1;
+}
+
+void owner_find(pid_t first_parent)
+{
+    const struct spec *s = run.spec;
+    struct member self, parent;
+    run.owner_watch = "none";
+    if (s->owner_none) return;
+    if (getppid() != first_parent) refuse_owner("the parent ended before the start");
+    /* 0: the parent lives in another pid namespace; 1, untold: the end of init is nobody's wish to stop this run. */
+    if (first_parent == 0 || (first_parent == 1 && !s->owner_told)) {
+        if (s->owner_told) refuse_owner("the owner cannot be seen from this pid namespace");
+        return;
+    }
+    if (!read_member(getpid(), &self) || (run.parent_pidfd = pin_parent(&self, &parent)) < 0)
+        refuse_owner("the parent ended before the start");
+    run.parent = parent.id;
+    if (!s->owner_told) {
+        run.owner = parent.id;
+        run.owner_watch = "parent";
+        return;
+    }
+    run.owner_watch = "told";
+    if (parent.id.pid == s->owner.pid && parent.id.start == s->owner.start) {
+        run.owner = parent.id;
+        return;
+    }
+    run.owner_pidfd = find_told(s, &parent);
+    if (run.owner_pidfd < 0) refuse_owner("the owner is not an ancestor of this process");
+    if (parent.id.pid == 1) {            /* adopted by init: its end is not the owner's */
+        close(run.parent_pidfd);
+        run.parent_pidfd = -1;
+    }
+}
+
+/* Refused, too, when a newer epoch was granted: whoever grants one creates its file first and looks at the older locks
+ * afterwards, so either we see the file or our lock is seen. */
+void lock_take(const struct spec *s)
+{
+    struct stat st;
+    char dir[4096];
+    const char *slash = strrchr(s->lock, '/'), *fs;
+    size_t n = slash ? (size_t)(slash - s->lock) + 1 : 0;
+    run.lock = open(s->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+    if (run.lock < 0) refuse(EXIT_NOT_STARTED, "refused", "lock", errno, "lock %s: %s", s->lock, strerror(errno));
+    if (fstat(run.lock, &st) || !S_ISREG(st.st_mode))
+        refuse(EXIT_NOT_STARTED, "refused", "lock", 0, "lock %s: not a regular file", s->lock);
+    if ((fs = network_fs(run.lock)))
+        refuse(EXIT_NOT_STARTED, "refused", "lock", 0, "lock %s: on a %s file system; a lock must be on a local one", s->lock, fs);
+    if (flock(run.lock, LOCK_EX | LOCK_NB))
+        refuse(EXIT_NOT_STARTED, "refused", "lock", errno, errno == EWOULDBLOCK ? "lock %s is held: an earlier run lives"
+                                                                                  : "lock %s cannot be taken", s->lock);
+    if (n >= sizeof dir) refuse(EXIT_NOT_STARTED, "refused", "lock", ENAMETOOLONG, "lock: the path is too long");
+    memcpy(dir, n ? s->lock : "./", n ? n : 2);
+    dir[n ? n : 2] = 0;
+    DIR *d = opendir(dir);
+    if (!d) refuse(EXIT_NOT_STARTED, "refused", "lock", errno, "lock directory %s: %s", dir, strerror(errno));
+    for (struct dirent *e; (e = readdir(d));) {
+        size_t digits = strspn(e->d_name, "0123456789");
+        if (digits && !e->d_name[digits] && strtoll(e->d_name, NULL, 10) > s->epoch)
+            refuse(EXIT_NOT_STARTED, "refused", "epoch", 0, "epoch %lld is superseded: %s was granted since", (long long)s->epoch,
+                   e->d_name);
+    }
+    closedir(d);
+}

@@ -1,0 +1,180 @@
+/* /proc, read without allocation: one process, its children, the tree below us. Lists of children are hints (a process that
+ * ends while the list is read can hide another); ECHILD is the proof. */
+#include "lastout.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define PID_FS_MAGIC 0x50494446
+
+int pidfd_open_(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+
+/* The inode names the process for ever (in this boot) where pidfds have a file system of their own: Linux 6.9. */
+uint64_t pidfd_inode(int pidfd)
+{
+    struct statfs fs;
+    struct stat st;
+    if (pidfd < 0 || fstatfs(pidfd, &fs) || (uint32_t)fs.f_type != PID_FS_MAGIC || fstat(pidfd, &st)) return 0;
+    return st.st_ino;
+}
+
+static ssize_t slurp(const char *path, char *b, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    ssize_t n = read(fd, b, size - 1), saved = errno;
+    close(fd);
+    errno = (int)saved;
+    if (n >= 0) b[n] = 0;
+    return n;
+}
+
+bool read_member(pid_t pid, struct member *m)
+{
+    char path[64], b[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (slurp(path, b, sizeof b) <= 0) return false;
+    char *open_ = strchr(b, '('), *close_ = strrchr(b, ')');    /* the name may hold anything, also ')' and newlines */
+    if (!open_ || !close_ || close_ < open_) return false;
+    size_t n = (size_t)(close_ - open_ - 1);
+    if (n >= sizeof m->name) n = sizeof m->name - 1;
+    memcpy(m->name, open_ + 1, n);
+    m->name[n] = 0;
+    char *p = close_ + 2;
+    m->id.pid = pid;
+    m->id.inode = 0;
+    m->uid = 0;
+    m->state = *p++;
+    long long f[23];
+    for (int i = 4; i <= 22; i++) f[i] = strtoll(p, &p, 10);    /* numbered as in proc(5) */
+    m->ppid = (pid_t)f[4];
+    m->pgid = (pid_t)f[5];
+    m->session = (pid_t)f[6];
+    m->tty = (int)f[7];
+    m->threads = (int)f[20];
+    m->id.start = (uint64_t)f[22];
+    return true;
+}
+
+bool identify(pid_t pid, struct ident *id)
+{
+    struct member m;
+    if (!read_member(pid, &m)) return false;
+    int fd = pidfd_open_(pid);
+    *id = m.id;
+    id->inode = pidfd_inode(fd);
+    if (fd >= 0) close(fd);
+    return true;
+}
+
+/* State Z of the leader is not death while another thread runs. */
+bool dead(const struct member *m) { return (m->state == 'Z' && m->threads <= 1) || m->state == 'X'; }
+
+static int children_file(const char *path, pid_t *out, int max)
+{
+    char b[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0;
+    if (fd < 0) return 0;
+    pid_t pid = 0;
+    for (ssize_t n; (n = read(fd, b, sizeof b)) > 0 || (n < 0 && errno == EINTR);)
+        for (ssize_t i = 0; i < n; i++) {
+            if (b[i] >= '0' && b[i] <= '9') pid = pid * 10 + (b[i] - '0');
+            else if (pid) {
+                if (count < max) out[count++] = pid;
+                pid = 0;
+            }
+        }
+    close(fd);
+    return count;
+}
+
+int own_children(pid_t *out, int max)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    return children_file(path, out, max);
+}
+
+/* Every thread has children of its own. */
+static int children_of(const struct member *m, pid_t *out, int max)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)m->id.pid, (int)m->id.pid);
+    int count = children_file(path, out, max);
+    if (m->threads <= 1) return count;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)m->id.pid);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return count;
+    _Alignas(8) char b[2048];
+    for (long n; (n = syscall(SYS_getdents64, fd, b, sizeof b)) > 0;)
+        for (long at = 0; at < n;) {
+            struct { uint64_t ino; int64_t off; unsigned short size; unsigned char type; char name[]; } *d = (void *)(b + at);
+            at += d->size;
+            if (d->name[0] == '.' || atoi(d->name) == m->id.pid) continue;
+            snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)m->id.pid, atoi(d->name));
+            count += children_file(path, out + count, max - count);
+        }
+    close(fd);
+    return count;
+}
+
+static void read_uid(struct member *m)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d", (int)m->id.pid);
+    if (!stat(path, &st)) m->uid = st.st_uid;
+}
+
+bool is_foreign(pid_t pid)
+{
+    if (pid == run.scribe || (run.role == FRONT && pid == run.keeper)) return true;
+    for (int i = 0; i < run.foreigns; i++)
+        if (run.foreign[i] == pid) return true;
+    return false;
+}
+
+static pid_t queue[MAX_PIDS];
+
+/* Parents before children; below a process that ended meanwhile nothing is lost: its children are ours by now, and the next
+ * walk finds them. False: the list did not hold everything. */
+bool walk_tree(void (*visit)(const struct member *, void *), void *data, bool with_dead)
+{
+    int tail = own_children(queue, MAX_PIDS);
+    for (int head = 0; head < tail; head++) {
+        struct member m;
+        if (is_foreign(queue[head]) || !read_member(queue[head], &m)) continue;
+        tail += children_of(&m, queue + tail, MAX_PIDS - tail);
+        if (dead(&m) && !with_dead) continue;
+        read_uid(&m);
+        visit(&m, data);
+    }
+    return tail < MAX_PIDS;
+}
+
+/* A number that was read is not yet a process: pin it, then look again whether it is still the same one in the same place.
+ * Own children need no pin: nobody else can reap them, so their numbers stay theirs. */
+int signal_member(const struct member *m, const int *signals, int count)
+{
+    int error = 0, pidfd = -1;
+    if (m->id.pid <= 1) return EPERM;
+    if (m->ppid != getpid()) {
+        struct member again;
+        if ((pidfd = pidfd_open_(m->id.pid)) < 0) return errno;
+        bool same = read_member(m->id.pid, &again) && again.id.start == m->id.start;
+        /* An orphan has become our child; any other new parent would be none that we looked at. */
+        if (!same || (again.ppid != m->ppid && again.ppid != getpid())) error = ESRCH;
+    }
+    for (int i = 0; i < count && !error; i++)
+        if (pidfd < 0 ? kill(m->id.pid, signals[i]) : syscall(SYS_pidfd_send_signal, pidfd, signals[i], NULL, 0)) error = errno;
+    if (pidfd >= 0) close(pidfd);
+    return error;
+}

@@ -1,0 +1,197 @@
+/* From the keeper to the executed root. */
+#include "lastout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static pid_t keeper_pid;
+
+static void close_from(int low, int high)
+{
+    if (low > high) return;
+    if (!syscall(SYS_close_range, (unsigned)low, (unsigned)high, 0)) return;
+    for (int fd = low; fd <= high && fd < 65536; fd++) close(fd);
+}
+
+static void sort(int *a, int n)
+{
+    for (int i = 1; i < n; i++)
+        for (int j = i, t; j && a[j - 1] > a[j]; j--) t = a[j], a[j] = a[j - 1], a[j - 1] = t;
+}
+
+/* Close all above 2 but those: the root has what it inherited, and a copy here would hide the end of a pipe. */
+static void close_all_but(int *keep, int n)
+{
+    int next = 3;
+    sort(keep, n);
+    for (int i = 0; i < n; i++) {
+        if (keep[i] < next) continue;
+        close_from(next, keep[i] - 1);
+        next = keep[i] + 1;
+    }
+    close_from(next, INT_MAX);
+}
+
+void release_descriptors(void)
+{
+    int keep[] = {run.signals, run.peer, run.control, run.record, run.lock, run.null, run.front_pidfd, run.owner_pidfd,
+                  run.parent_pidfd};
+    close_all_but(keep, sizeof keep / sizeof *keep);
+}
+
+/* As execvp, but on the stack: a shell runs what has no magic number, a directory in PATH that cannot be read is passed over. */
+static void execute(const char *file, char *const argv[], int argc)
+{
+    static char path[PATH_MAX];
+    const char *p = getenv("PATH");
+    bool denied = false;
+    if (strchr(file, '/') || !*file) {
+        execve(file, argv, environ);
+        p = NULL;
+        snprintf(path, sizeof path, "%s", file);
+    }
+    if (!p && !strchr(file, '/')) p = "/usr/local/bin:/bin:/usr/bin";
+    for (; p; p = *p ? p + 1 : NULL) {
+        int n = (int)strcspn(p, ":");
+        if (snprintf(path, sizeof path, "%.*s%s%s", n, p, n ? "/" : "", file) < (int)sizeof path) {
+            execve(path, argv, environ);
+            if (errno == ENOEXEC) break;
+            if (errno == EACCES) denied = true;
+            else if (errno != ENOENT && errno != ENOTDIR && errno != ESTALE && errno != ENODEV && errno != ETIMEDOUT) return;
+        }
+        p += n;
+        if (!*p) {
+            errno = denied ? EACCES : ENOENT;
+            return;
+        }
+    }
+    if (errno == ENOEXEC && argc < 4096) {
+        char *shell[4098];
+        shell[0] = (char *)"sh";
+        shell[1] = path;
+        for (int i = 1; i <= argc; i++) shell[i + 1] = argv[i];
+        execve("/bin/sh", shell, environ);
+        errno = ENOEXEC;
+    }
+}
+
+static void signals_to_default(void)
+{
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    sigset_t empty;
+    for (int s = 1; s < NSIG; s++)
+        if (s != SIGKILL && s != SIGSTOP && !(s < 64 && run.ignored & 1ull << (s - 1))) sigaction(s, &dfl, NULL);
+    sigemptyset(&empty);
+    sigprocmask(SIG_SETMASK, &empty, NULL);
+}
+
+#define TRY(step, call) do { run.board->child_step = (step); if (call) goto failed; } while (0)
+
+static int child(void *unused)
+{
+    const struct spec *s = run.spec;
+    (void)unused;
+    signals_to_default();
+    if (run.terminal == TERMINAL_NONE) TRY("setsid", setsid() < 0);
+    else TRY("setpgid", setpgid(0, run.front_group));
+    for (int i = 0; i < s->nlimits; i++) {
+        struct rlimit l = {(rlim_t)s->limits[i].soft, (rlim_t)s->limits[i].hard};
+        TRY("setrlimit", setrlimit(s->limits[i].resource, &l));
+    }
+    if (s->set_groups) TRY("setgroups", syscall(SYS_setgroups, s->ngroups, s->groups));
+    if (s->set_gid) TRY("setgid", syscall(SYS_setresgid, s->gid, s->gid, s->gid));
+    if (s->set_uid) TRY("setuid", syscall(SYS_setresuid, s->uid, s->uid, s->uid));
+    if (s->chdir) TRY("chdir", chdir(s->chdir));
+    if (s->set_umask) umask(s->umask);
+    if (s->close_fds) {
+        int keep[64];
+        memcpy(keep, s->keep, sizeof keep);
+        for (int i = 0; i < s->keeps; i++) fcntl(keep[i], F_SETFD, 0);
+        close_all_but(keep, s->keeps);
+    }
+    /* Last: a change of credentials clears it. The keeper has one thread, so its end is what this waits for; it may have
+     * ended before it was armed. */
+    TRY("prctl", prctl(PR_SET_PDEATHSIG, SIGKILL));
+    if (getppid() != keeper_pid) _exit(EXIT_NOT_STARTED);
+    run.board->child_step = "exec";
+    if (s->argv0) {
+        char *argv0 = s->argv[0];
+        s->argv[0] = (char *)s->argv0;
+        execute(argv0, s->argv, s->argc);
+        run.board->child_error = errno;  /* memory is shared until the exec: put back what the record will read */
+        s->argv[0] = argv0;
+        _exit(EXIT_CANNOT_EXEC);
+    }
+    execute(s->argv[0], s->argv, s->argc);
+failed:
+    run.board->child_error = errno;
+    _exit(EXIT_CANNOT_EXEC);
+}
+
+/* The child runs in our memory, on a stack of its own, while we wait: nothing is copied. (Not under a sanitizer, whose
+ * shadow of the stack would be shared as well; there memory is copied, and the board carries the error all the same.) */
+#if defined(__SANITIZE_ADDRESS__)
+enum { SHARE = 0 };
+#else
+enum { SHARE = CLONE_VM };
+#endif
+
+static pid_t start_child(int *pidfd)
+{
+    static _Alignas(16) char stack[96 * 1024];
+    return clone(child, stack + sizeof stack, SHARE | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, NULL, pidfd);
+}
+
+bool spawn_root(void)
+{
+    struct board *b = run.board;
+    const struct spec *s = run.spec;
+    int pidfd = -1, clone_error;
+    keeper_pid = getpid();
+    b->child_step = "fork";
+    b->child_error = 0;
+    pid_t pid = start_child(&pidfd);
+    clone_error = errno;
+    if (pid > 0 && !b->child_error) {
+        struct member m;
+        b->root = (struct ident){pid, 0, pidfd_inode(pidfd)};
+        if (read_member(pid, &m)) b->root.start = m.id.start;
+        b->root_group = run.terminal == TERMINAL_NONE ? pid : 0;
+        b->root_known = true;
+        b->stage = RUNNING;
+        if (pidfd >= 0) close(pidfd);
+        return true;
+    }
+    if (pid > 0) waitpid(pid, NULL, __WALL);
+    int error = pid > 0 ? b->child_error : clone_error;
+    const char *step = b->child_step;
+    bool exec = !strcmp(step, "exec");
+    int status = !exec ? EXIT_NOT_STARTED : error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    snprintf(b->exec_error, sizeof b->exec_error, exec ? "cannot execute '%.200s': %s" : "not started: %.200s: %s",
+             exec ? s->argv[0] : step, strerror(error));
+    line_begin("failed");
+    line_str("reason", exec ? "exec" : strcmp(step, "fork") ? "setup" : "fork");
+    line_str("step", step);
+    line_int("errno", error);
+    line_str("message", b->exec_error);
+    line_ident("front", &b->front);
+    line_end();
+    b->exit_status = status;
+    b->final = true;
+    b->stage = DONE;
+    return false;
+}

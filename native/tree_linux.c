@@ -1,0 +1,212 @@
+/* The tree below the driver: reaped, counted, ended. The driver is a child subreaper, so every orphan of the tree becomes its
+ * child, and waitid with __WALL saying ECHILD is the kernel's word that nothing is left. */
+#include "lastout.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct totals totals;
+
+static pid_t kids[MAX_PIDS];
+
+/* Who was sent SIGKILL and is not reaped yet, by number: ours until we reap it. */
+static uint8_t killed[(1 << 22) / 8];
+
+/* Start times of who was counted as stopped, so that each process counts once (exact up to 65,536 pids). */
+static uint32_t counted_start[1 << 16];
+
+static bool was_killed(pid_t pid) { return killed[(pid >> 3) & (sizeof killed - 1)] & (1 << (pid & 7)); }
+static void set_killed(pid_t pid) { killed[(pid >> 3) & (sizeof killed - 1)] |= (uint8_t)(1 << (pid & 7)); }
+static void clear_killed(pid_t pid) { killed[(pid >> 3) & (sizeof killed - 1)] &= (uint8_t)~(1 << (pid & 7)); }
+
+void forget_kills(void)
+{
+    int n = own_children(kids, MAX_PIDS);
+    for (int i = 0; i < n; i++) clear_killed(kids[i]);
+}
+
+void note_stopped(const struct ident *id)
+{
+    uint32_t *slot = &counted_start[id->pid & 0xffff], mark = (uint32_t)id->start | 1u << 31;
+    if (*slot == mark) return;
+    *slot = mark;
+    if (totals.stopped < NAMED) totals.stopped_ids[totals.stopped] = *id;
+    totals.stopped++;
+}
+
+/* ---- reaping ---- */
+
+static void reaped_line(const char *who, pid_t pid, int status, const struct rusage *u)
+{
+    line_begin("reaped");
+    line_int("pid", pid);
+    line_str("who", who);
+    line_status(status);
+    line_int("user_us", u->ru_utime.tv_sec * 1000000LL + u->ru_utime.tv_usec);
+    line_int("system_us", u->ru_stime.tv_sec * 1000000LL + u->ru_stime.tv_usec);
+    line_int("max_rss_kib", u->ru_maxrss);
+    line_end();
+}
+
+/* 0: it has not ended. Its number is free afterwards. */
+static pid_t reap_one(pid_t pid)
+{
+    struct rusage u;
+    struct member m;
+    int status;
+    bool killing = run.board->stage >= STOP_KILL && pid > 0 && read_member(pid, &m);
+    pid_t got = (pid_t)syscall(SYS_wait4, pid, &status, WNOHANG | __WALL, &u);
+    if (got <= 0) return got;
+    clear_killed(got);
+    if (got == run.board->root.pid && !run.board->root_reaped) {
+        run.board->root_reaped = true;
+        reaped_line("root", got, status, &u);
+        return got;
+    }
+    totals.reaped++;
+    if (killing && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        totals.killed++;
+        note_stopped(&m.id);
+    }
+    if (leftover_named(got)) reaped_line("leftover", got, status, &u);
+    return got;
+}
+
+/* The root's end is seen and told before the reap: from here on the board knows its status whatever becomes of us. */
+static void look_at_root(void)
+{
+    struct board *b = run.board;
+    siginfo_t info = {0};
+    if (!b->root_known || b->root_exited || waitid(P_PID, (id_t)b->root.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) ||
+        info.si_pid != b->root.pid) return;
+    b->root_status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8
+                   : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
+    b->root_first = b->stage == RUNNING || b->stage == STARTING;
+    b->root_exited = true;
+    line_begin("root-exited");
+    line_int("pid", b->root.pid);
+    line_status(b->root_status);
+    line_end();
+}
+
+static enum reap_result reap_by_list(bool hold_root)
+{
+    struct board *b = run.board;
+    int n = own_children(kids, MAX_PIDS), living = 0;
+    bool root_held = false;
+    for (int i = 0; i < n; i++) {
+        if (is_foreign(kids[i])) continue;
+        if (hold_root && kids[i] == b->root.pid && !b->root_reaped) root_held = true;
+        else if (reap_one(kids[i]) == 0) living++;
+    }
+    if (living) return TREE_LIVES;
+    return root_held ? ONLY_ROOT : TREE_EMPTY;
+}
+
+/* With children that were ours before the run ECHILD can never come; then an empty list, read twice, has to do, and the
+ * record says so. */
+static bool only_foreign_left(void)
+{
+    if (!run.foreigns && !run.scribe) return false;
+    return reap_by_list(false) == TREE_EMPTY && reap_by_list(false) == TREE_EMPTY;
+}
+
+enum reap_result reap(bool hold_root)
+{
+    struct board *b = run.board;
+    look_at_root();
+    if (run.role == FRONT && (run.foreigns || run.scribe)) {
+        record_scribe_ended();
+        enum reap_result r = reap_by_list(hold_root && b->root_exited);
+        return r == TREE_EMPTY && !only_foreign_left() ? TREE_LIVES : r;
+    }
+    if (hold_root && b->root_exited && !b->root_reaped) return reap_by_list(true);
+    for (;;) {
+        siginfo_t info = {0};
+        if ((b->root_known && !b->root_reaped) || b->stage >= STOP_KILL) {   /* see it before it is gone */
+            if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL)) return errno == ECHILD ? TREE_EMPTY : TREE_LIVES;
+            if (!info.si_pid) return TREE_LIVES;
+            look_at_root();
+            if (info.si_pid == b->root.pid && hold_root && !b->root_reaped) return reap_by_list(true);
+        }
+        pid_t got = reap_one(info.si_pid ? info.si_pid : -1);
+        if (got == 0) return TREE_LIVES;
+        if (got < 0 && errno == ECHILD) return TREE_EMPTY;
+        if (got < 0 && errno != EINTR) return TREE_LIVES;
+    }
+}
+
+void reap_root(void)
+{
+    look_at_root();
+    if (run.board->root_exited && !run.board->root_reaped) reap_one(run.board->root.pid);
+}
+
+/* ---- SIGKILL ---- */
+
+/* A whole group, where every member must descend from the root: it lies in another session than ours (one can only join
+ * groups of one's own session), or our child leads it. */
+static bool group_is_ours(pid_t pid, pid_t group)
+{
+    return group > 1 && group != getpgrp() && group != run.front_group && (getsid(pid) != getsid(0) || group == pid);
+}
+
+/* Kill our own children, the cheapest thing that cannot hit a stranger; what was below them is ours in the next round. */
+int kill_round(void)
+{
+    int n = own_children(kids, MAX_PIDS), fresh = 0, failed = 0;
+    pid_t last_group = 0;
+    for (int i = 0; i < n; i++) {
+        if (was_killed(kids[i]) || is_foreign(kids[i])) continue;
+        pid_t group = getpgid(kids[i]);
+        bool sent = false;
+        if (group == last_group || (group_is_ours(kids[i], group) && !kill(-group, SIGKILL))) {
+            last_group = group;
+            sent = true;
+        }
+        /* Also alone: the group's success may have been another member's. */
+        if (!kill(kids[i], SIGKILL)) sent = true;
+        if (!sent) {                                           /* EPERM: set-uid; told as what remains */
+            failed++;
+            continue;
+        }
+        set_killed(kids[i]);
+        fresh++;
+    }
+    totals.failed = (uint32_t)failed;
+    totals.kills_sent += (uint32_t)fresh;
+    return fresh;
+}
+
+static struct member found[4096];
+static int nfound, moving;
+
+static void freeze(const struct member *m, void *data)
+{
+    (void)data;
+    if (m->state != 'T' && m->state != 't') {
+        moving++;
+        signal_member(m, (int[]){SIGSTOP}, 1);
+    }
+    if (nfound < (int)(sizeof found / sizeof *found)) found[nfound++] = *m;
+}
+
+/* Against what forks faster than it dies: stop everything first (nothing is reaped meanwhile, so a full pids limit stays full
+ * and nothing new can start), then kill from the leaves up. */
+void stop_walk_and_kill(void)
+{
+    for (int pass = 0; pass < 24; pass++) {
+        nfound = moving = 0;
+        if (!walk_tree(freeze, NULL, false)) break;
+        if (!moving) break;
+    }
+    for (int i = nfound - 1; i >= 0; i--) {
+        const struct member *m = &found[i];
+        if (!signal_member(m, (int[]){SIGKILL}, 1)) totals.kills_sent++;
+    }
+}

@@ -1,0 +1,8 @@
+/* Which of the three terminal cases this is. */
+#include "lastout.h"
+
+enum terminal terminal_case(const struct spec *s, const struct member *self)
+{
+    if (s->new_session || !self->tty) return TERMINAL_NONE;
+    return TERMINAL_SHARED;
+}
