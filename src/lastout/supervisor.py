@@ -19,7 +19,7 @@ from lastout.state import new_run, record_path, valid_run
 if TYPE_CHECKING:
     from lastout.identity import ProcessIdentity
 
-__all__ = ["Argument", "binary", "command", "plain_argv", "seconds"]
+__all__ = ["Argument", "binary", "command", "masks", "plain_argv", "seconds"]
 
 Argument = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -140,11 +140,7 @@ def command(
         add("--groups", ",".join(str(_number("a group", group)) for group in groups))
     for name, limits in (rlimits or {}).items():
         add("--rlimit", _rlimit(name, limits))
-    for position in mask:
-        if not 0 <= _number("a mask", position) < len(words):
-            raise ValueError(
-                f"mask {position} is none of the {len(words)} arguments (0 is the command itself)"
-            )
+    for position in masks(words, mask):
         add("--mask", position)
     return [binary(), *options, "--", *words]
 
@@ -160,6 +156,18 @@ def plain_argv(argv: Sequence[Argument]) -> list[str]:
     if not words or not words[0]:
         raise ValueError("there is no command: the first argument is the program")
     return words
+
+
+def masks(words: Sequence[str], named: Iterable[int] = ()) -> list[int]:
+    """Which arguments the record shows as `***`: those that are named, and what looks a secret."""
+    from lastout.evidence.mask import mask_indices
+
+    chosen = set(mask_indices(words))
+    for position in named:
+        if not 0 <= _number("a mask", position) < len(words):
+            raise ValueError(f"mask {position} is none of the {len(words)} arguments (0 is CMD)")
+        chosen.add(position)
+    return sorted(chosen)
 
 
 def seconds(what: str, value: float) -> str:

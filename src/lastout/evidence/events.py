@@ -171,7 +171,10 @@ class StopAgain(_Stop, frozen=True, kw_only=True, tag="stop-again"):
 
 
 class Signalled(Event, frozen=True, kw_only=True, tag="signalled"):
-    """A signal was sent; `target` is `root-group`, `root`, `members` or `tree`."""
+    """A signal was sent; `target` is `root-group`, `root`, `members` or `tree`.
+
+    `root` says of a sweep of the tree whether the root was among those that it reached.
+    """
 
     signal: str
     target: str
@@ -180,6 +183,7 @@ class Signalled(Event, frozen=True, kw_only=True, tag="signalled"):
     count: int | None = None
     failed: int | None = None
     rounds: int | None = None
+    root: bool | None = None
     forwarded: bool = False
     sender: Sender | None = None
 
@@ -232,6 +236,7 @@ class TreeGone(Event, frozen=True, kw_only=True, tag="tree-gone"):
     reaped_count: int = 0
     rounds: int = 0
     remaining: int = 0
+    proof: str | None = None
     late: bool = False
     stop_ms: int = 0
 
