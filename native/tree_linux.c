@@ -73,7 +73,7 @@ static pid_t reap_one(pid_t pid)
         totals.killed++;
         note_stopped(&m.id);
     }
-    if (leftover_named(got)) reaped_line("leftover", got, status, &u);
+    if (leftover_named(got)) reaped_line("leftover", got, status, &u), wake_peer();
     return got;
 }
 

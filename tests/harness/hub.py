@@ -46,6 +46,14 @@ class Hub:
                 raise NotInTime(f"not within {bound} s: {what}\n{self.explain()}")
             self.round(left)
 
+    def look(self, condition: Callable[[], object], what: str, bound: float = BOUND_SECONDS) -> None:
+        """As `until`, for states of /proc that no descriptor tells: looked at every 2 ms."""
+        end = time.monotonic() + bound
+        while not condition():
+            if time.monotonic() > end:
+                raise NotInTime(f"not within {bound} s: {what}\n{self.explain()}")
+            self.round(0.002)
+
     def quiet(self, condition: Callable[[], object], seconds: float, what: str) -> None:
         """Asserts that `condition` stays false for so long."""
         end = time.monotonic() + seconds

@@ -130,6 +130,15 @@ class Member:
     def wait_note(self, text: str, bound: float = BOUND_SECONDS) -> None:
         self._hub.until(lambda: text in self.notes, f"{self} notes {text!r}", bound)
 
+    def dismiss(self) -> None:
+        """Hangs up, and sees the program end because of it."""
+        if not self.hung_up and self._connection is not None:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self.wait_gone()
+
+    def wait_state(self, state: str) -> None:
+        self._hub.look(lambda: self.state() == state, f"{self} in state {state}")
+
     def arrivals(self, number: signal.Signals) -> int:
         """How often a program that notes signals has seen this one."""
         return sum(note.startswith(f"signal {int(number)} ") for note in self.notes)

@@ -247,6 +247,9 @@ class Scene:
     def close(self) -> None:
         for run in self.runs:
             run.close()
+        for member in self._expected:
+            if not member.gone and not member.hung_up:
+                member.dismiss()
         for member in self.members:
             member.close()
         self.hub.remove(self._listener.fileno())
