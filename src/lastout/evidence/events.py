@@ -245,7 +245,7 @@ class TreeUnproven(Event, frozen=True, kw_only=True, tag="tree-unproven"):
     """The bound is over and something is left."""
 
     remaining: tuple[Remaining, ...] = ()
-    remaining_count: int = 0
+    remaining_count: int | None = None
     why: str = ""
     keeper_stays: bool = False
 
@@ -368,12 +368,12 @@ def decode(line: bytes) -> Event:
         known: Event = _decoder.decode(line)
         return known
     except msgspec.ValidationError:
-        # JSON, but of another version.
-        return _unknown(line)
+        # JSON, but of another version, or with null for what its writer could not find out.
+        return _leniently(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # A name or an argument that is not UTF-8 is written with lone surrogates, which msgspec
         # refuses.
-        return _surrogates(line)
+        return _leniently(line)
 
 
 def encode(event: Event) -> bytes:
@@ -387,17 +387,17 @@ def encode(event: Event) -> bytes:
         return json.dumps(msgspec.to_builtins(whole), separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _surrogates(line: bytes) -> Event:
+def _leniently(line: bytes) -> Event:
     fields = _fields(line)
+    told = {name: value for name, value in fields.items() if value is not None}
     try:
-        known: Event = msgspec.convert(fields, _Known)
+        known: Event = msgspec.convert(told, _Known)
         return known
     except msgspec.ValidationError:
-        return _unknown(line)
+        return _unknown(fields)
 
 
-def _unknown(line: bytes) -> Unknown:
-    fields = _fields(line)
+def _unknown(fields: dict[str, Any]) -> Unknown:
     whole = {**fields, "kind": fields.get("event"), "fields": fields}
     try:
         return msgspec.convert(whole, Unknown)
