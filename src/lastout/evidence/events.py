@@ -343,7 +343,7 @@ class Note(OwnerEvent, frozen=True, kw_only=True, tag="note"):
     detail: Any = None
 
 
-class Unknown(Event, frozen=True, kw_only=True, tag=None, tag_field=None):
+class Unknown(Event, frozen=True, kw_only=True, tag="unknown"):
     """A line of a kind that this version does not know, or one whose fields it cannot read;
     `fields` has it whole."""
 
@@ -398,7 +398,7 @@ def _leniently(line: bytes) -> Event:
 
 
 def _unknown(fields: dict[str, Any]) -> Unknown:
-    whole = {**fields, "kind": fields.get("event"), "fields": fields}
+    whole = {**fields, "event": "unknown", "kind": fields.get("event"), "fields": fields}
     try:
         return msgspec.convert(whole, Unknown)
     except msgspec.ValidationError as error:
