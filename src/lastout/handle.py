@@ -133,6 +133,23 @@ class Process:
         self._request(reason, by, grace)
         return await self.wait()
 
+    def request_stop(
+        self, reason: Reason = "user", *, by: str | None = None, grace: float | None = None
+    ) -> None:
+        """Ask for the stop and do not wait; `wait` tells how it ended."""
+        self._check()
+        self._request(reason, by, grace)
+
+    def leave(self) -> Outcome:
+        """Wait no longer: the outcome is what is known now, and leaving the block waits for nothing.
+
+        For a caller whose own time is over. The run stays in its supervisor's hands, and nobody
+        takes the forced step.
+        """
+        self._check()
+        self._outcome = self._outcome or self._decide()
+        return self._outcome
+
     def send_signal(self, number: int) -> None:
         """Send a signal to the root, and to its group where it has one of its own.
 
