@@ -222,6 +222,7 @@ void forget_kills(void);
 
 struct totals {
     uint32_t killed, kills_sent, failed, reaped, stopped, rounds;
+    bool root;                           /* the root was among those that SIGKILL was sent to, before its end was seen */
     struct ident stopped_ids[NAMED];
 };
 extern struct totals totals;

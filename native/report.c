@@ -79,6 +79,7 @@ void kill_line(void)
     line_int("count", totals.kills_sent);
     line_int("failed", totals.failed);
     line_int("rounds", totals.rounds);
+    line_bool("root", totals.root);
     line_end();
 }
 

@@ -176,6 +176,7 @@ int kill_round(void)
             continue;
         }
         set_killed(kids[i]);
+        if (kids[i] == run.board->root.pid && !run.board->root_exited) totals.root = true;
         fresh++;
     }
     totals.failed = (uint32_t)failed;
@@ -207,6 +208,8 @@ void stop_walk_and_kill(void)
     }
     for (int i = nfound - 1; i >= 0; i--) {
         const struct member *m = &found[i];
-        if (!signal_member(m, (int[]){SIGKILL}, 1)) totals.kills_sent++;
+        if (signal_member(m, (int[]){SIGKILL}, 1)) continue;
+        if (m->id.pid == run.board->root.pid && !run.board->root_exited) totals.root = true;
+        totals.kills_sent++;
     }
 }
