@@ -254,7 +254,7 @@ void stop_deadlines(int64_t now)
 int64_t stop_next_due(void)
 {
     const struct board *b = run.board;
-    switch (b->stage) {
+    switch ((int)b->stage) {
     case STARTING:
     case RUNNING: return run.timeout_due;
     case STOP_TERM: return stop.half_due && stop.half_due < stop.due ? stop.half_due : stop.due;
