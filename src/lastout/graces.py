@@ -64,8 +64,8 @@ class Graces:
 
     @property
     def max_stop(self) -> float:
-        """The longest that a stop can take, in seconds."""
-        return self.stdin + self.term + self.observe + self.reap
+        """The longest that a stop can take, in seconds, to the millisecond."""
+        return round(self.stdin + self.term + self.observe + self.reap, 3)
 
 
 MAXIMA: Final[dict[str, float]] = {"stdin": 10.0, "term": 30.0, "observe": 2.0, "reap": 5.0}
