@@ -32,6 +32,15 @@ def write(folder: Path, name: str, markdown: str, data: object, command: str) ->
     print(f"{markdown}\n")
 
 
+def into_readme(name: str, markdown: str) -> None:
+    """Put a table between its two marks in the README."""
+    readme = BENCH.parent / "README.md"
+    mark, end = f"<!-- bench:{name} -->\n", "<!-- bench:end -->"
+    head, found, rest = readme.read_text().partition(mark)
+    if found:
+        readme.write_text(f"{head}{mark}{markdown}\n{end}{rest.partition(end)[2]}")
+
+
 def run_peers(options: argparse.Namespace) -> tuple[str, object]:
     from .peers import all_wrappers
     from .peers.provision import provision
@@ -100,6 +109,8 @@ def main() -> int:
     for part in options.parts or PARTS:
         markdown, data = runners[part](options)
         write(folder, part, markdown, data, command)
+        if options.readme:
+            into_readme(part, markdown)
     return 0
 
 
