@@ -36,6 +36,7 @@ static void take_over(const char *why, int keeper_status, bool overdue)
     if (run.peer >= 0) close(run.peer);
     run.peer = -1;
     takeover_line(why, keeper_status);
+    reap(true);                          /* the root ends with the keeper: see it before anybody signals it */
     if (b->stage >= STOP_STDIN) {
         stop_resume(overdue);
         return;
@@ -49,8 +50,8 @@ static void take_over(const char *why, int keeper_status, bool overdue)
 
 static void look_after_keeper(void)
 {
-    int status;
-    while (run.keeper && waitpid(run.keeper, &status, WNOHANG | WUNTRACED | __WALL) == run.keeper) {
+    int status, now = run.board->final ? 0 : WNOHANG;       /* after its last word only the exit is left: wait for that */
+    while (run.keeper && waitpid(run.keeper, &status, now | WUNTRACED | __WALL) == run.keeper) {
         if (WIFSTOPPED(status)) {
             kill(run.keeper, SIGCONT);
             continue;
@@ -129,7 +130,7 @@ static bool front_step(int64_t now)
 {
     const struct board *b = run.board;
     if (front.planned && now - front.planned > LATE_MS * MS) front.indulgence = now + (EXTEND_MS + ACK_MS) * MS;
-    if (!run.driver && run.child_ended) {
+    if (!run.driver && (run.child_ended || b->final)) {
         run.child_ended = false;
         look_after_keeper();
         record_scribe_ended();

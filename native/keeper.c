@@ -35,27 +35,38 @@ _Noreturn void keeper_main(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_NAME, "lastout-keeper");
     leave_the_callers_group();
-    run.front_pidfd = pidfd_open_(b->front.pid);
     if (getppid() != b->front.pid) _exit(EXIT_NOT_STARTED);     /* the front has gone already: nothing was started */
-    identify(getpid(), &b->keeper);
+    b->keeper.pid = getpid();
     if (run.spec->timeout_ms >= 0) run.timeout_due = now_ns() + run.spec->timeout_ms * MS;
     if (!spawn_root()) {
         wake_peer();
         _exit(0);
     }
+    /* From here on the root runs; what only the record wants comes now. */
+    run.front_pidfd = pidfd_open_(b->front.pid);
+    if (getppid() != b->front.pid) run.front_lost = true;
     run.watch_stdin = stdin_can_end();
     release_stdio(run.watch_stdin);
-    release_descriptors();
-    started_line();
     wake_peer();
+    release_descriptors();
+    if (lines_wanted()) {
+        b->root.inode = pidfd_inode(run.root_pidfd);
+        identify(getpid(), &b->keeper);
+        b->front.inode = pidfd_inode(run.front_pidfd);
+        started_line();
+        wake_peer();
+    }
+    close(run.root_pidfd);
     forget_arguments();
     run.child_ended = true;              /* look once: it may have ended already */
+    if (run.front_lost) front_is_lost();
     loop(drive_step, drive_next_due);
     if (run.front_lost) {
         pump_control();
         pump_record();
     }
-    wake_peer();
-    if (!run.front_lost) kill(b->front.pid, SIGCONT);            /* our parent; a stopped one could not end */
+    struct member front;
+    bool stopped = !run.front_lost && read_member(b->front.pid, &front) && front.state == 'T';
+    if (stopped) kill(b->front.pid, SIGCONT);                    /* our parent; stopped, it could not end */
     _exit(0);
 }

@@ -8,12 +8,12 @@
 
 static char line[LINE_CAP];
 static size_t used;
-static bool first_item;
+static bool first_item, muted;           /* muted: nobody would read it */
 static uint32_t seq;
 
 static void raw(const char *s, size_t n)
 {
-    if (used + n < LINE_CAP) {
+    if (!muted && used + n < LINE_CAP) {
         memcpy(line + used, s, n);
         used += n;
     }
@@ -79,6 +79,8 @@ void line_begin_at(const char *event, int64_t boottime_ns)
 {
     char when[64];
     used = 0;
+    muted = !lines_wanted();
+    if (muted) return;
     text("{\"v\":1");
     line_str("event", event);
     line_str("run", run.spec->run);
@@ -182,16 +184,14 @@ void line_item_member(const struct member *m, const char *kill_error, bool with_
 
 void line_array_end(void) { text("]"); }
 
-void ring_put(const char *line, size_t size, bool control_only);
-
 void line_end(void)
 {
     text("}\n");
-    ring_put(line, used, false);
+    if (!muted) ring_put(line, used, false);
 }
 
 void line_end_control(void)
 {
     text("}\n");
-    ring_put(line, used, true);
+    if (!muted) ring_put(line, used, true);
 }

@@ -142,6 +142,13 @@ static void forget_fd(int *fd)
     *fd = -1;
 }
 
+void front_is_lost(void)
+{
+    if (run.front_pidfd >= 0) forget_fd(&run.front_pidfd);
+    run.front_lost = true;
+    if (run.board->stage < UNPROVEN) stop_for(PEER_LOST, "front");
+}
+
 enum { SIGNALS, PEER, FRONT_END, OWNER, PARENT, STDIN, CONTROL, DEADLINE, SOURCES };
 
 static void fill(struct pollfd *p, bool control_waits)
@@ -180,11 +187,7 @@ void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
         if (p[STDIN].revents) run.watch_stdin = false, stop_for(STDIN_ENDED, NULL);
         if (p[CONTROL].revents & ~POLLOUT) take_control();
         if (p[DEADLINE].revents) take_deadline();
-        if (p[FRONT_END].revents) {
-            forget_fd(&run.front_pidfd);
-            run.front_lost = true;
-            if (run.board->stage < UNPROVEN) stop_for(PEER_LOST, "front");
-        }
+        if (p[FRONT_END].revents) front_is_lost();
     }
 }
 
@@ -195,7 +198,7 @@ static void root_has_ended(enum reap_result *left)
     release_stdio(false);                /* the owner's next write gets EPIPE, not a full pipe */
     run.watch_stdin = false;
     if (*left == ONLY_ROOT) return;
-    leftovers_line();
+    if (run.board->stage < STOP_KILL) leftovers_line();      /* after that they are not left over but being ended */
     if (run.spec->leftovers_wait && run.board->stage == RUNNING) {
         reap_root();
         *left = reap(false);

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct run run = {.signals = -1, .peer = -1, .control = -1, .record = -1, .lock = -1, .null = -1, .front_pidfd = -1,
+struct run run = {.signals = -1, .peer = -1, .control = -1, .record = -1, .lock = -1, .null = -1, .front_pidfd = -1, .root_pidfd = -1,
                   .owner_pidfd = -1, .parent_pidfd = -1};
 
 static struct spec spec;
@@ -69,10 +69,7 @@ static void make_board(const struct member *self)
     run.board = mmap(NULL, sizeof *run.board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (run.board == MAP_FAILED) bail(EXIT_NOT_STARTED, "mmap: %s", strerror(errno));
     ring_init(run.board);
-    int pidfd = pidfd_open_(getpid());
     run.board->front = self->id;
-    run.board->front.inode = pidfd_inode(pidfd);
-    if (pidfd >= 0) close(pidfd);
 }
 
 int main(int argc, char **argv)
@@ -98,7 +95,8 @@ int main(int argc, char **argv)
     owner_find(first_parent);
     note_inherited_children();
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) && getpid() != 1) bail(EXIT_NOT_STARTED, "PR_SET_CHILD_SUBREAPER: %s", strerror(errno));
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) refuse(EXIT_NOT_STARTED, "failed", "setup", errno, "socketpair: %s", strerror(errno));
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+        refuse(EXIT_NOT_STARTED, "failed", "setup", errno, "socketpair: %s", strerror(errno));
     remember_arguments(argc, argv);
     run.keeper = fork();
     if (run.keeper < 0) refuse(EXIT_NOT_STARTED, "failed", "fork", errno, "not started: fork: %s", strerror(errno));

@@ -32,16 +32,13 @@ static int pin_parent(const struct member *child, struct member *parent)
 }
 
 /* Walks up from our parent. uv, npx, sudo or a shell may sit between: any ancestor will do. */
-static int find_told(const struct spec *s, const struct member *parent)
+static int find_told(const struct ident *owner, struct member at)
 {
-    struct member at = *parent, up;
-    for (int depth = 0; depth < 1024; depth++) {
-        if (at.id.pid == s->owner.pid)
-            return at.id.start == s->owner.start ? pidfd_open_(at.id.pid) : -1;
-        if (at.ppid <= 0) return -1;
+    for (int depth = 0; depth < 1024 && at.ppid > 0; depth++) {
+        struct member up;
         int fd = pin_parent(&at, &up);
         if (fd < 0) return -1;
-        if (up.id.pid == s->owner.pid && up.id.start == s->owner.start) {
+        if (up.id.pid == owner->pid && up.id.start == owner->start) {
             run.owner = up.id;
             return fd;
         }
@@ -54,34 +51,39 @@ static int find_told(const struct spec *s, const struct member *parent)
 void owner_find(pid_t first_parent)
 {
     const struct spec *s = run.spec;
-    struct member self, parent;
+    struct member self;
     run.owner_watch = "none";
     if (s->owner_none) return;
-    if (getppid() != first_parent) refuse_owner("the parent ended before the start");
+    if (first_parent == 0 && s->owner_told) refuse_owner("the owner cannot be seen from this pid namespace");
     /* 0: the parent lives in another pid namespace; 1, untold: the end of init is nobody's wish to stop this run. */
-    if (first_parent == 0 || (first_parent == 1 && !s->owner_told)) {
-        if (s->owner_told) refuse_owner("the owner cannot be seen from this pid namespace");
-        return;
-    }
-    if (!read_member(getpid(), &self) || (run.parent_pidfd = pin_parent(&self, &parent)) < 0)
-        refuse_owner("the parent ended before the start");
-    run.parent = parent.id;
+    if (first_parent == 0 || (first_parent == 1 && !s->owner_told)) return;
+    run.parent.pid = first_parent;
+    run.parent_pidfd = pidfd_open_(first_parent);
+    if (run.parent_pidfd < 0 || getppid() != first_parent) refuse_owner("the parent ended before the start");
     if (!s->owner_told) {
-        run.owner = parent.id;
         run.owner_watch = "parent";
         return;
     }
     run.owner_watch = "told";
-    if (parent.id.pid == s->owner.pid && parent.id.start == s->owner.start) {
-        run.owner = parent.id;
-        return;
-    }
-    run.owner_pidfd = find_told(s, &parent);
-    if (run.owner_pidfd < 0) refuse_owner("the owner is not an ancestor of this process");
-    if (parent.id.pid == 1) {            /* adopted by init: its end is not the owner's */
+    if (!read_member(getpid(), &self) || (run.owner_pidfd = find_told(&s->owner, self)) < 0)
+        refuse_owner("the owner is not an ancestor of this process");
+    /* One watch will do where both are the same; and init, which adopts, is watched only when it is the owner. */
+    if (run.owner.pid == first_parent || first_parent == 1) {
         close(run.parent_pidfd);
         run.parent_pidfd = -1;
     }
+}
+
+/* Not needed before the root runs, so it does not hold it up. The parent is pinned: while it lives, its number is its own. */
+void owner_identify(void)
+{
+    struct pollfd p = {run.parent_pidfd, POLLIN, 0};
+    struct member m;
+    if (run.parent_pidfd >= 0 && read_member(run.parent.pid, &m) && !poll(&p, 1, 0)) {
+        run.parent = m.id;
+        run.parent.inode = pidfd_inode(run.parent_pidfd);
+    } else if (run.owner_pidfd >= 0 && run.owner.pid == run.parent.pid) run.parent = run.owner;
+    if (!run.spec->owner_told) run.owner = run.parent;
 }
 
 /* Refused, too, when a newer epoch was granted: whoever grants one creates its file first and looks at the older locks

@@ -26,7 +26,7 @@ static struct ring *const none = NULL;
 static bool control_gone;
 static uint32_t control_dropped, told_control, told_record, told_ring;
 
-void ring_put(const char *line, size_t size, bool control_only);
+bool lines_wanted(void) { return run.record >= 0 || run.control >= 0; }
 
 void ring_init(struct board *b)
 {
@@ -49,7 +49,6 @@ static uint64_t after(const struct ring *r, uint64_t position)
 void ring_put(const char *line, size_t size, bool control_only)
 {
     struct ring *r = ring_at(run.role == FRONT);
-    if (run.record < 0 && run.control < 0) return;
     uint64_t head = r->head, tail = r->sent < r->written ? r->sent : r->written;
     uint64_t need = sizeof(struct entry) + ((size + 7) & ~(uint64_t)7), to_end = r->size - head % r->size;
     uint64_t filler = need > to_end ? to_end : 0;
@@ -171,7 +170,9 @@ void pump_record(void)
         write_rings();
         _exit(0);
     }
-    if (pid < 0) return;                 /* tried again with the next line and at the end */
+    /* Nothing lives that a slow disk could delay: a refused fork is told by ourselves. Else: with the next line, or at the end. */
+    if (pid < 0 && run.keeper <= 0 && !run.board->root_known) write_rings();
+    if (pid < 0) return;
     run.scribe = pid;
 }
 
@@ -203,6 +204,7 @@ void say_what_was_dropped(void)
 
 void flush_lines(void)
 {
+    if (!lines_wanted()) return;
     int64_t due = now_ns() + FLUSH_MS * MS;
     while (!pump_control()) {
         struct pollfd p = {run.control, POLLOUT, 0};

@@ -48,7 +48,7 @@ static void close_all_but(int *keep, int n)
 
 void release_descriptors(void)
 {
-    int keep[] = {run.signals, run.peer, run.control, run.record, run.lock, run.null, run.front_pidfd, run.owner_pidfd,
+    int keep[] = {run.signals, run.peer, run.control, run.record, run.lock, run.null, run.front_pidfd, run.root_pidfd, run.owner_pidfd,
                   run.parent_pidfd};
     close_all_but(keep, sizeof keep / sizeof *keep);
 }
@@ -168,12 +168,12 @@ bool spawn_root(void)
     clone_error = errno;
     if (pid > 0 && !b->child_error) {
         struct member m;
-        b->root = (struct ident){pid, 0, pidfd_inode(pidfd)};
+        b->root = (struct ident){pid, 0, 0};
+        run.root_pidfd = pidfd;
         if (read_member(pid, &m)) b->root.start = m.id.start;
         b->root_group = run.terminal == TERMINAL_NONE ? pid : 0;
         b->root_known = true;
         b->stage = RUNNING;
-        if (pidfd >= 0) close(pidfd);
         return true;
     }
     if (pid > 0) waitpid(pid, NULL, __WALL);

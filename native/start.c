@@ -128,6 +128,7 @@ void started_line(void)
     struct utsname host;
     struct stat ns;
     ssize_t n;
+    owner_identify();
     line_begin("started");
     line_str("version", VERSION);
     line_str("key", s->key);
