@@ -96,6 +96,7 @@ def main() -> int:
     parser.add_argument(
         "--results", type=Path, help=f"default: {RESULTS}; with --short: build/bench"
     )
+    parser.add_argument("--readme", action="store_true", help="put the tables into the README too")
     options = parser.parse_args()
     unknown = set(options.parts) - set(PARTS)
     if unknown:
