@@ -197,6 +197,7 @@ bool control_read(void (*deliver)(const struct message *));  /* false: the peer 
 void owner_find(pid_t first_parent);                         /* ends the process when the owner is refused */
 void owner_identify(void);                                   /* of the parent that is watched: who it was */
 void lock_take(const struct spec *);                         /* ends the process when busy or superseded */
+bool lock_note(void);                                        /* keeper: who holds it; false with errno set */
 enum terminal terminal_case(const struct spec *, const struct member *self);
 bool spawn_root(void);                                       /* keeper: fills the board; false when not executed */
 void started_line(void);

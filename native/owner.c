@@ -116,3 +116,24 @@ void lock_take(const struct spec *s)
     }
     closedir(d);
 }
+
+/* The keeper leaves one line in the lock file just before it executes the root: who holds the lock. When front and keeper die
+ * before a `started` line is written, this line is all that is left of them; where it is missing no root was ever executed at
+ * this epoch. So nothing is executed when it cannot be written. */
+bool lock_note(void)
+{
+    struct board *b = run.board;
+    char text[256];
+    int fd = pidfd_open_(b->front.pid);
+    b->front.inode = pidfd_inode(fd);
+    if (fd >= 0) close(fd);
+    identify(getpid(), &b->keeper);
+    int n = snprintf(text, sizeof text, "{\"event\":\"executing\",\"front\":{\"pid\":%d,\"start\":%llu,\"inode\":%llu},"
+                     "\"keeper\":{\"pid\":%d,\"start\":%llu,\"inode\":%llu}}\n", b->front.pid,
+                     (unsigned long long)b->front.start, (unsigned long long)b->front.inode, b->keeper.pid,
+                     (unsigned long long)b->keeper.start, (unsigned long long)b->keeper.inode);
+    if (lseek(run.lock, 0, SEEK_END) < 0) return false;
+    ssize_t written = write(run.lock, text, (size_t)n);
+    if (written >= 0 && written < n) errno = ENOSPC;
+    return written == n;
+}

@@ -162,9 +162,13 @@ bool spawn_root(void)
     const struct spec *s = run.spec;
     int pidfd = -1, clone_error;
     keeper_pid = getpid();
-    b->child_step = "fork";
+    pid_t pid = -1;
     b->child_error = 0;
-    pid_t pid = start_child(&pidfd);
+    b->child_step = "note in the lock file";
+    if (run.lock < 0 || lock_note()) {
+        b->child_step = "fork";
+        pid = start_child(&pidfd);
+    }
     clone_error = errno;
     if (pid > 0 && !b->child_error) {
         struct member m;
