@@ -127,10 +127,7 @@ class Process:
         `by` is for the record. `grace` (seconds) shortens what is left of the graces; with 0 the
         tree gets SIGKILL at once.
         """
-        self._check()
-        if grace is not None and not grace >= 0:
-            raise ValueError(f"the grace must be a number of seconds from 0, not {grace!r}")
-        self._request(reason, by, grace)
+        self.request_stop(reason, by=by, grace=grace)
         return await self.wait()
 
     def request_stop(
@@ -138,10 +135,12 @@ class Process:
     ) -> None:
         """Ask for the stop and do not wait; `wait` tells how it ended."""
         self._check()
+        if grace is not None and not grace >= 0:
+            raise ValueError(f"the grace must be a number of seconds from 0, not {grace!r}")
         self._request(reason, by, grace)
 
     def leave(self) -> Outcome:
-        """Wait no longer: the outcome is what is known now, and leaving the block waits for nothing.
+        """Wait no longer: the outcome is what is known now, and leaving the block does not wait.
 
         For a caller whose own time is over. The run stays in its supervisor's hands, and nobody
         takes the forced step.
@@ -178,30 +177,26 @@ class Process:
         await self._until(answered)
         return list(answers[-1].members) if self._lists >= wanted and answers else []
 
-    async def events(self) -> AsyncIterator[lines.Event]:
+    def events(self) -> AsyncIterator[lines.Event]:
         """Every line of the run, from its first, as it comes, until the run is over.
 
         Who falls more than 1,024 events behind misses the oldest; the record has them all.
         """
-        told = 0
+        return _Events(self)
 
-        def more() -> bool:
-            return self._finished or self._count > told
-
-        while True:
-            await self._until(more)
-            told = max(told, self._count - len(self._recent))
-            if told >= self._count:
-                return
-            event = self._recent[told - self._count]
-            told += 1
-            yield event
+    async def _event(self, number: int) -> tuple[int, lines.Event] | None:
+        """The event of this number, or the next that is still kept, with its number."""
+        await self._until(lambda: self._finished or self._count > number)
+        number = max(number, self._count - len(self._recent))
+        return (number, self._recent[number - self._count]) if number < self._count else None
 
     # --- reading the lines -----------------------------------------------------------------------
 
     @property
     def _finished(self) -> bool:
         """Nothing more will come that could matter."""
+        if self._outcome is not None:
+            return True
         if not self._control.front_gone:
             return False
         # A keeper that outlives its front goes on writing; one that stays behind an unproven tree
@@ -209,8 +204,7 @@ class Process:
         return self._final or self._control.ended
 
     async def _until(self, done: Callable[[], bool]) -> None:
-        """Read lines until `done`. Whoever holds the turn reads for all; cancelled, the next
-        does."""
+        """Read lines until `done`. Who has the turn reads for all; cancelled, the next one does."""
         self._take(self._control.read())
         while not done():
             async with self._turn:
@@ -250,6 +244,12 @@ class Process:
         if self._control.front_gone or self._control.ended:
             self._begin_bound()
 
+    @property
+    def _overdue_at(self) -> float:
+        """When the supervisor should have said its last word, on the event loop's clock."""
+        since = anyio.current_time() if self._ending_since is None else self._ending_since
+        return since + self._max_stop + MARGIN
+
     # --- ending ----------------------------------------------------------------------------------
 
     def _begin_bound(self) -> None:
@@ -270,24 +270,25 @@ class Process:
     async def _settle(self) -> None:
         """The stop is under way: wait out its bound, then take the forced step."""
         async with self._settling:
-            if self._ending_since is not None:
-                overdue = self._ending_since + self._max_stop + MARGIN
-                with anyio.CancelScope(deadline=overdue):
-                    await self._until(lambda: self._finished)
+            with anyio.CancelScope(deadline=self._overdue_at):
+                await self._until(lambda: self._finished)
             if self._outcome is None:
                 # Shielded: half a forced step is worse than none.
                 with anyio.CancelScope(shield=True):
                     self._outcome = await self._conclude()
 
     async def _conclude(self) -> Outcome:
-        outcome = self._decide()
-        if not self._final:
+        if self._final:
+            outcome = self._decide()
+        else:
             from lastout.overdue import conclude
 
-            outcome = await conclude(outcome, self._started)
-        if not self._finished:
-            # The run is over, or in other hands; a front that still hangs (somebody has stopped
-            # it) has nothing left to do, and is our own child.
+            outcome = await conclude(
+                self._facts, run=self.run, record=self.record, deadline=self._overdue_at
+            )
+        if not self._finished and outcome.verdict != "unproven":
+            # The run is over; a front that still hangs (somebody has stopped it) has nothing left
+            # to do, and is our own child.
             self._control.signal_front(signals.SIGKILL)
             with anyio.move_on_after(MARGIN):
                 await self._until(lambda: self._control.front_gone)
@@ -358,6 +359,24 @@ class Process:
             if stream is not None:
                 stream.close_after_fork()
         self._control.close_after_fork()
+
+
+class _Events:
+    """An iterator instead of a generator: a loop may leave it in the middle without a trace."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._next = 0
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> lines.Event:
+        found = await self._process._event(self._next)
+        if found is None:
+            raise StopAsyncIteration
+        self._next = found[0] + 1
+        return found[1]
 
 
 async def _discard(stream: PipeReceiveStream) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from lastout import supervisor
 from lastout.evidence import journal
 from lastout.evidence.events import Started
@@ -37,7 +38,7 @@ def test_a_preset_goes_by_its_name() -> None:
     assert resolve("mcp") == Graces(stdin=1, term=2, reap=0.5)
     own = Graces(term=0.5)
     assert resolve(own) is own
-    with pytest.raises(ValueError, match="mpc.*codex-sdk"):
+    with pytest.raises(ValueError, match=r"mpc.*codex-sdk"):
         resolve("mpc")
 
 

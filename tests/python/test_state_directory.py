@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from lastout.state import new_run, record_path, state_dir, valid_run
 
 

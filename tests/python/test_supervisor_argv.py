@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lastout import identity, supervisor
 from lastout.errors import SupervisorMissing
 from lastout.evidence import journal
@@ -82,7 +83,11 @@ def test_every_option_reaches_the_run(tmp_path: Path) -> None:
     assert started.owner.pid == os.getpid()
     assert started.argv[3] == "***"
     assert started.argv[4] == "--api-key=***"
-    assert (started.stdin_grace_ms, started.term_grace_ms, started.reap_bound_ms) == (250, 1500, 750)
+    assert (started.stdin_grace_ms, started.term_grace_ms, started.reap_bound_ms) == (
+        250,
+        1500,
+        750,
+    )
     assert (started.stdin_end, started.leftovers, started.timeout_ms) == ("ignore", "wait", 30000)
 
 

@@ -1,0 +1,77 @@
+"""What is known of a run whose supervisor gave no last word in time: look elsewhere, then force.
+
+Only here does a run of `open_process` use a thread: for the record's file, which may lie on a slow
+disk, and for the forced step. Both are bounded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import anyio
+from anyio import to_thread
+
+from lastout import forced, identity
+from lastout.evidence import journal
+from lastout.evidence.events import Event, Started
+from lastout.outcome import Outcome, decide, identity_of
+
+__all__ = ["conclude"]
+
+
+async def conclude(
+    facts: Sequence[Event], *, run: str, record: str | None, deadline: float
+) -> Outcome:
+    """The outcome when the control socket did not tell it. `deadline` is the bound on the loop's
+    clock, `facts` the lines that did come."""
+    started = next((event for event in facts if isinstance(event, Started)), None)
+    if started is None:
+        return decide(facts, run=run, record=record)
+    await _keeper_ends(started, deadline)
+    known = await _with_record(facts, record)
+    if (outcome := decide(known, run=run, record=record)).tree_gone:
+        return outcome
+    target = forced.Target(
+        run=run,
+        front=identity_of(started.front, started),
+        keeper=identity_of(started.keeper, started),
+        root=identity_of(started.root, started),
+        record=record,
+    )
+    verdict = await forced.aforce(target)
+    empty = verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty"))
+    return replace(
+        outcome,
+        verdict=verdict.kind,
+        root_gone=bool(verdict.root_gone) or outcome.root_gone,
+        tree_gone=empty,
+        remaining=() if empty else outcome.remaining,
+    )
+
+
+async def _keeper_ends(started: Started, deadline: float) -> None:
+    """A keeper that lost its front goes on stopping the tree, and then writes the record itself."""
+    try:
+        fd = identity.open_pidfd(identity_of(started.keeper, started))
+    except (ProcessLookupError, identity.IdentityUnknown):
+        return
+    try:
+        with anyio.CancelScope(deadline=deadline):
+            await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+async def _with_record(facts: Sequence[Event], record: str | None) -> Sequence[Event]:
+    """The lines of the record too, in the order of their time, each once."""
+    if record is None:
+        return facts
+    try:
+        contents = await to_thread.run_sync(journal.read, record)
+    except OSError:
+        return facts
+    seen = {(event.source, event.seq) for event in facts}
+    more = [event for event in contents.events if (event.source, event.seq) not in seen]
+    return sorted([*facts, *more], key=lambda event: event.boottime_ns)
