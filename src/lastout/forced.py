@@ -180,8 +180,8 @@ def _record_differs(target: Target, told: _Told) -> tuple[str, str] | None:
     if started is None:
         return "record-unreadable", "the record has no `started` line that can be read"
     for name in ("front", "keeper", "root"):
-        told, wanted = getattr(started, name), getattr(target, name)
-        if (told.pid, told.start) != (wanted.pid, wanted.start):
+        found, wanted = getattr(started, name), getattr(target, name)
+        if (found.pid, found.start) != (wanted.pid, wanted.start):
             return "not-the-supervisor", f"the record names another {name}"
     told.earlier = any(
         isinstance(event, Forced) and event.verdict == KILLED for event in contents.events

@@ -40,7 +40,8 @@ Options of the record and of the conversation:
   --json                     print run id, record and pid as one JSON line on stderr before CMD
                              starts
   --key KEY                  the conversation that CMD may write to: started only when nobody else
-                             writes to it
+                             writes to it; refused with who does, otherwise
+  --wait                     with --key: wait for the key instead
   --mask N                   write argument N of CMD as *** in the record (0 is CMD; repeatable);
                              what looks like a key or a password is masked anyway
 
@@ -119,7 +120,9 @@ def plan(arguments: list[str]) -> tuple[list[str], bytes | None]:
             options += ["--mask", str(position)]
     key = ours.get("--key")
     if key is not None:
-        options += _lease(key, run, record, ours.get("--state"))
+        options += _lease(key, run, record, ours.get("--state"), theirs, "--wait" in ours)
+    elif "--wait" in ours:
+        raise Usage("--wait is for --key: it waits for whoever holds the key")
     argv = [_binary(), *options, *theirs, "--", *command]
     return argv, _announce(run, record) if "--json" in ours else None
 
@@ -135,7 +138,7 @@ def _split(arguments: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
         if word == "--":
             break
         name, equals, value = word.partition("=")
-        if word in ("--json", "--no-record"):
+        if word in ("--json", "--no-record", "--wait"):
             ours[word] = ""
             continue
         if word in _FLAGS:
@@ -162,12 +165,19 @@ def _could_hold_secrets(command: list[str]) -> bool:
     return any(len(word) >= 16 or word.startswith("-") or "=" in word for word in command[1:])
 
 
-def _lease(key: str, run: str, record: str | None, state: str | None) -> list[str]:
-    """The options that make this run the key's only writer. Raises OSError or Usage when
+def _lease(
+    key: str, run: str, record: str | None, state: str | None, theirs: list[str], wait: bool
+) -> list[str]:
+    """The options that make this run the key's only writer. Raises OSError or ValueError when
     refused."""
     from lastout.leases.cli_hook import reserve
 
-    options: list[str] = reserve(key, run=run, record=record, state=state)
+    owner = None
+    for word, following in zip(theirs, [*theirs[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--owner":
+            owner = value if equals else following
+    options: list[str] = reserve(key, run=run, record=record, state=state, owner=owner, wait=wait)
     return ["--key", key, *options]
 
 

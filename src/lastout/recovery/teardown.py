@@ -1,8 +1,8 @@
 """One active teardown per run: whoever comes later waits for the one that is under way.
 
-The lock is an open-file-description lock on one byte far behind the record's end (fcntl_locking(2)):
-it excludes threads as well as processes, ends with its holder, and does not meet the flock that
-appending to the record takes.
+The lock is an open-file-description lock on one byte far behind the record's end
+(fcntl_locking(2)): it excludes threads as well as processes, ends with its holder, and does not
+meet the flock that appending to the record takes.
 """
 
 from __future__ import annotations
