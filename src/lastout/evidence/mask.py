@@ -31,9 +31,6 @@ _HEADER = re.compile(
 )
 _PASSWORD_OPTIONS = {"sshpass": "-p", "mysql": "-p", "mysqldump": "-p", "mariadb": "-p"}
 _USER_OPTIONS = {"curl": ("-u", "--user", "-U", "--proxy-user")}
-# `--token-file F`, `--password-stdin`: these name a place, not the secret.
-_PLACES = re.compile(r"(?:-|_)(?:file|path|stdin|fd|env|command|cmd|helper)$", re.IGNORECASE)
-
 # Secrets wherever they stand. Each has a fixed start, so that ordinary words do not match.
 _SHAPES = re.compile(
     r"""
@@ -107,7 +104,7 @@ def env_names(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def looks_secret(name: str) -> bool:
     """Whether a name (of a label, a variable, an option) says that its value is a secret."""
-    return bool(_NAME.search(name)) and not _PLACES.search(name)
+    return bool(_NAME.search(name))
 
 
 def _is_value_of(program: str, option: str, argument: str) -> bool:
@@ -120,9 +117,6 @@ def _is_value_of(program: str, option: str, argument: str) -> bool:
 
 
 def _is_secret(argument: str) -> bool:
-    name = argument.partition("=")[0]
-    if _PLACES.search(name):
-        return bool(_SHAPES.search(argument))
     return bool(
         _OPTION_VALUE.match(argument)
         or _ASSIGNMENT.match(argument)
