@@ -185,7 +185,8 @@ static _Noreturn void end(void)
     const struct board *b = run.board;
     flush_lines();
     if (b->exit_status) {
-        fprintf(stderr, "%s: %s\n", program, b->exec_error);
+        /* Whoever holds the control socket has been told there: stderr is the command's. */
+        if (run.control < 0) fprintf(stderr, "%s: %s\n", program, b->exec_error);
         exit(b->exit_status);
     }
     if (b->stage != DONE) _exit(EXIT_UNPROVEN);

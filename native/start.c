@@ -56,6 +56,7 @@ void refuse(int status, const char *event, const char *reason, int error, const 
     line_ident("front", &run.board->front);
     line_end();
     flush_lines();
+    if (run.control >= 0) exit(status);  /* told there: stderr is the command's */
     bail(status, "%s", message);
 }
 
