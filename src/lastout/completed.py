@@ -33,8 +33,9 @@ class CompletedRun:
     stderr_omitted: int = 0
 
     def check_returncode(self) -> None:
-        """Raise RunFailed unless the root ended with 0, by itself."""
-        if self.returncode != 0 or self.outcome.stop is not None:
+        """Raise RunFailed unless the root ended with 0, and not because it was stopped."""
+        stop = self.outcome.stop
+        if self.returncode != 0 or (stop is not None and stop.trigger != "stdin-ended"):
             raise RunFailed(self.args, self.stdout, self.stderr, self.outcome)
 
 
