@@ -23,6 +23,7 @@ class Acp:
     offers = frozenset({Ability.RESUME, Ability.INTERRUPT, Ability.CONFIGURE})
     one_turn = False
     rewinds_at_start = False
+    has_lock = False
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
         if not argv:

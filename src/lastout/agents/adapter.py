@@ -81,6 +81,9 @@ class Adapter(Protocol):
     one_turn: bool
     """The process ends with each turn: a plain command."""
     rewinds_at_start: bool
+    """A rewind needs a new start."""
+    has_lock: bool
+    """The agent itself refuses a second writer, so that it can be asked by a resume."""
 
     async def find(self) -> Program:
         """The program to execute. Raises AgentMissing and AgentTooOld."""

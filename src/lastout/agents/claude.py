@@ -30,6 +30,7 @@ class Claude:
     )
     one_turn = False
     rewinds_at_start = True
+    has_lock = False
 
     def __init__(
         self,

@@ -252,7 +252,7 @@ class ClaudeDialogue(Speaker):
         if self._interrupted and (failed or message.get("terminal_reason") in _INTERRUPTED):
             status = "interrupted"
         error = None
-        if failed:
+        if failed and status != "interrupted":
             errors = message.get("errors")
             error = str(
                 message.get("result") or (errors[0] if errors else None) or message.get("subtype")

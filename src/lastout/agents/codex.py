@@ -39,6 +39,7 @@ class Codex:
     )
     one_turn = False
     rewinds_at_start = False
+    has_lock = True
 
     def __init__(
         self,

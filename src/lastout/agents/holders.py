@@ -10,7 +10,9 @@ import os
 from lastout.agents.adapter import Writer
 from lastout.proctable import read_stat
 
-__all__ = ["live_writer", "lock_holder"]
+_DEEPEST = 32
+
+__all__ = ["is_below", "live_writer", "lock_holder"]
 
 
 def lock_holder(path: str) -> Writer | None:
@@ -44,3 +46,17 @@ def live_writer(pid: int, start: int | None = None) -> Writer | None:
     if (start is not None and stat.start != start) or stat.state in ("Z", "X"):
         return None
     return Writer(pid, stat.start, stat.name)
+
+
+def is_below(pid: int, root: int) -> bool:
+    """Whether a process is `root` or descends from it, as its parents stand now."""
+    for _ in range(_DEEPEST):
+        if pid == root:
+            return True
+        if pid <= 1:
+            return False
+        try:
+            pid = read_stat(pid).ppid
+        except OSError:
+            return False
+    return False

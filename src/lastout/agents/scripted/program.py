@@ -174,7 +174,7 @@ class Agent:
         assert self.transcript is not None
         said = "\n".join(self._said)
         self.transcript.append(turn=turn, role="agent", status=status, text=said)
-        ended = {"id": turn, "status": status, "error": error, "items": []}
+        ended: dict[str, Any] = {"id": turn, "status": status, "error": error, "items": []}
         self._tell("turn/completed", turn, {"turn": ended})
 
     def say(self, rest: str) -> None:
