@@ -87,6 +87,7 @@ static void signal_root_ourselves(void)
     struct member m;
     front.ack_due = 0;
     if (!b->root_known || !read_member(b->root.pid, &m) || m.id.start != b->root.start || m.ppid != b->keeper.pid) return;
+    m.parent_start = b->keeper.start;
     int error = signal_member(&m, (int[]){SIGTERM, SIGCONT}, 2);
     line_begin("signalled");
     line_str("signal", "TERM");

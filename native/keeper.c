@@ -49,9 +49,9 @@ _Noreturn void keeper_main(void)
     release_stdio(run.watch_stdin);
     wake_peer();
     release_descriptors();
+    identify(getpid(), &b->keeper);
     if (lines_wanted()) {
         b->root.inode = pidfd_inode(run.root_pidfd);
-        identify(getpid(), &b->keeper);
         b->front.inode = pidfd_inode(run.front_pidfd);
         started_line();
         wake_peer();

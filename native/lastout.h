@@ -23,6 +23,7 @@
 #endif
 #define MS 1000000LL                 /* nanoseconds in a millisecond */
 #define ACK_MS 500                   /* a stop that the keeper did not take up, a SIGKILL stage that is overdue */
+#define FULL_MS 100                  /* a message to the keeper that finds its socket full */
 #define LATE_MS 500                  /* a wake-up later than this extends a grace once ... */
 #define EXTEND_MS 1000               /* ... by at most this */
 #define FLUSH_MS 250                 /* last lines: at most this long for a slow reader, and for a slow disk */
@@ -42,6 +43,7 @@ struct member {
     pid_t ppid, pgid, session;
     uid_t uid;
     int threads, tty;
+    uint64_t parent_start;               /* of the process in whose list of children it was found; 0: ours */
     char state, name[64];
 };
 
@@ -218,7 +220,8 @@ int pidfd_open_(pid_t);
 bool dead(const struct member *);                            /* Z with no other thread, or X */
 int own_children(pid_t *out, int max);
 bool is_foreign(pid_t);                                      /* our child, but no member */
-bool walk_tree(void (*visit)(const struct member *, void *), void *, bool with_dead);    /* false: cut */
+enum { WALK_LIVING, WALK_DEAD_TOO, WALK_VISIT_FIRST };      /* the last: before its children are looked up */
+bool walk_tree(void (*visit)(const struct member *, void *), void *, int how);           /* false: cut */
 int signal_member(const struct member *, const int *signals, int count);                 /* 0 or errno */
 
 enum reap_result { TREE_EMPTY, ONLY_ROOT, TREE_LIVES };

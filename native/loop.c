@@ -47,10 +47,23 @@ static void set_deadline(int64_t at)
     timerfd_settime(deadline_timer, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
+/* The keeper takes messages in microseconds. A full socket is a flood of commands, or a keeper that stands still: that is
+ * waited for once, and then the front acts without it. */
+static void send_to_keeper(const struct message *m)
+{
+    static bool stuck;
+    struct pollfd p = {run.peer, POLLOUT, 0};
+    while (send(run.peer, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EAGAIN) {
+        if (!stuck) stuck = poll(&p, 1, FULL_MS) <= 0;
+        if (stuck) return;
+    }
+    stuck = false;
+}
+
 void deliver(const struct message *m)
 {
     if (!run.driver) {
-        send(run.peer, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        send_to_keeper(m);
         if (m->kind == M_STOP) front_asked_to_stop(m);
         return;
     }

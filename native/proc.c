@@ -142,36 +142,56 @@ bool is_foreign(pid_t pid)
     return false;
 }
 
-static pid_t queue[MAX_PIDS];
+static struct { pid_t pid; uint64_t parent_start; } queue[MAX_PIDS];
+static pid_t few[MAX_PIDS];
+
+static int enqueue(int tail, const pid_t *pids, int n, uint64_t parent_start)
+{
+    for (int i = 0; i < n && tail < MAX_PIDS; i++, tail++) {
+        queue[tail].pid = pids[i];
+        queue[tail].parent_start = parent_start;
+    }
+    return tail;
+}
 
 /* Parents before children; below a process that ended meanwhile nothing is lost: its children are ours by now, and the next
  * walk finds them. False: the list did not hold everything. */
-bool walk_tree(void (*visit)(const struct member *, void *), void *data, bool with_dead)
+bool walk_tree(void (*visit)(const struct member *, void *), void *data, int how)
 {
-    int tail = own_children(queue, MAX_PIDS);
+    int tail = enqueue(0, few, own_children(few, MAX_PIDS), 0);
     for (int head = 0; head < tail; head++) {
         struct member m;
-        if (is_foreign(queue[head]) || !read_member(queue[head], &m)) continue;
-        tail += children_of(&m, queue + tail, MAX_PIDS - tail);
-        if (dead(&m) && !with_dead) continue;
+        if (is_foreign(queue[head].pid) || !read_member(queue[head].pid, &m)) continue;
+        m.parent_start = queue[head].parent_start;
+        bool wanted = !dead(&m) || how == WALK_DEAD_TOO;
+        if (how == WALK_VISIT_FIRST && wanted) visit(&m, data);
+        tail = enqueue(tail, few, children_of(&m, few, MAX_PIDS), m.id.start);
+        if (how == WALK_VISIT_FIRST || !wanted) continue;
         read_uid(&m);
         visit(&m, data);
     }
     return tail < MAX_PIDS;
 }
 
-/* A number that was read is not yet a process: pin it, then look again whether it is still the same one in the same place.
- * Own children need no pin: nobody else can reap them, so their numbers stay theirs. */
+/* A number that was read is not yet a process: pin it, then look again whether it is still the same one in the same place, and
+ * whether that place is still below the same parent. An orphan may have become our own child; any other new parent would be
+ * one that we never looked at. */
+static bool pinned_in_place(const struct member *m)
+{
+    struct member again, parent;
+    if (!read_member(m->id.pid, &again) || again.id.start != m->id.start) return false;
+    if (again.ppid == getpid()) return true;
+    return again.ppid == m->ppid && read_member(m->ppid, &parent) && parent.id.start == m->parent_start;
+}
+
+/* Own children need no pin: nobody else can reap them, so their numbers stay theirs. */
 int signal_member(const struct member *m, const int *signals, int count)
 {
     int error = 0, pidfd = -1;
     if (m->id.pid <= 1) return EPERM;
     if (m->ppid != getpid()) {
-        struct member again;
         if ((pidfd = pidfd_open_(m->id.pid)) < 0) return errno;
-        bool same = read_member(m->id.pid, &again) && again.id.start == m->id.start;
-        /* An orphan has become our child; any other new parent would be none that we looked at. */
-        if (!same || (again.ppid != m->ppid && again.ppid != getpid())) error = ESRCH;
+        if (!pinned_in_place(m)) error = ESRCH;
     }
     for (int i = 0; i < count && !error; i++)
         if (pidfd < 0 ? kill(m->id.pid, signals[i]) : syscall(SYS_pidfd_send_signal, pidfd, signals[i], NULL, 0)) error = errno;

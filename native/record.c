@@ -131,8 +131,8 @@ static void write_rings(void)
 {
     for (int i = 0; i < 2; i++) {
         struct ring *r = ring_at(i);
-        uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
-        while (r->written < head) {
+        /* Looked at again after every write: one that a frozen disk held up may have been for long. */
+        while (r->written < atomic_load_explicit(&r->head, memory_order_acquire)) {
             struct entry e;
             memcpy(&e, bytes(r, r->written), sizeof e);
             if (!e.flags) write_line(r, bytes(r, r->written) + sizeof e, e.size);

@@ -117,7 +117,7 @@ static void members_line(const char *event)
     listed = counted = 0;
     line_begin(event);
     line_array("members");
-    walk_tree(list_one, NULL, false);
+    walk_tree(list_one, NULL, WALK_LIVING);
     line_array_end();
     line_int("count", counted);
     line_int("omitted", counted - listed);
@@ -160,7 +160,7 @@ void unproven_line(const char *why, bool keeper_stays, bool look)
     listed = counted = 0;
     line_begin("tree-unproven");
     line_array("remaining");
-    if (look) walk_tree(unproven_one, NULL, true);
+    if (look) walk_tree(unproven_one, NULL, WALK_DEAD_TOO);
     line_array_end();
     if (look) line_int("remaining_count", counted);
     else line_null("remaining_count");

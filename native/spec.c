@@ -90,11 +90,18 @@ static void parse_owner(struct spec *s, const char *text)
     s->owner_told = true;
 }
 
+static struct { bool stdin_ms, term_ms, reap_ms; } given;
+
 static void parse_budget(struct spec *s, const char *text)
 {
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++)
         if (!strcmp(text, budgets[i].name)) {
+            struct graces own = s->graces;
             s->graces = budgets[i].graces;
+            /* A grace given beside it wins, before it as well as after it. */
+            if (given.stdin_ms) s->graces.stdin_ms = own.stdin_ms;
+            if (given.term_ms) s->graces.term_ms = own.term_ms;
+            if (given.reap_ms) s->graces.reap_ms = own.reap_ms;
             s->forward |= budgets[i].forward;
             return;
         }
@@ -192,9 +199,9 @@ static bool option(struct spec *s, const char *o, const char *v)
     else if (IS("--leftovers")) s->leftovers_wait = choice(o, v, "wait", "stop");
     else if (IS("--timeout")) s->timeout_ms = milliseconds(o, v, 2000000);
     else if (IS("--budget")) parse_budget(s, v);
-    else if (IS("--stdin-grace")) s->graces.stdin_ms = milliseconds(o, v, 10);
-    else if (IS("--term-grace")) s->graces.term_ms = milliseconds(o, v, 30);
-    else if (IS("--reap-bound")) s->graces.reap_ms = milliseconds(o, v, 5);
+    else if (IS("--stdin-grace")) given.stdin_ms = true, s->graces.stdin_ms = milliseconds(o, v, 10);
+    else if (IS("--term-grace")) given.term_ms = true, s->graces.term_ms = milliseconds(o, v, 30);
+    else if (IS("--reap-bound")) given.reap_ms = true, s->graces.reap_ms = milliseconds(o, v, 5);
     else if (IS("--forward")) parse_forward(s, v);
     else if (IS("--keep-fd")) append(o, s->keep, &s->keeps, descriptor(o, v));
     else if (IS("--argv0")) s->argv0 = v;
@@ -218,9 +225,6 @@ void spec_parse(struct spec *s, int argc, char **argv)
     s->epoch = -1;
     s->timeout_ms = -1;
     for (int sig = 0; sig < 4; sig++) s->forward |= 1ull << ((int[]){SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT}[sig] - 1);
-    /* A budget is the floor for the graces given beside it, wherever it stands. */
-    for (int i = 1; i + 1 < argc && strcmp(argv[i], "--"); i++)
-        if (!strcmp(argv[i], "--budget")) parse_budget(s, argv[i + 1]);
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
         static char name[32];

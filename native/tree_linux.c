@@ -3,6 +3,7 @@
 #include "lastout.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -185,26 +186,28 @@ int kill_round(void)
 }
 
 static struct member found[4096];
-static int nfound, moving;
+static int nfound, newly;
+static uint32_t frozen_start[1 << 16];
 
 static void freeze(const struct member *m, void *data)
 {
+    uint32_t *slot = &frozen_start[m->id.pid & 0xffff], mark = (uint32_t)m->id.start | 1u << 31;
     (void)data;
-    if (m->state != 'T' && m->state != 't') {
-        moving++;
-        signal_member(m, (int[]){SIGSTOP}, 1);
-    }
     if (nfound < (int)(sizeof found / sizeof *found)) found[nfound++] = *m;
+    if (*slot == mark) return;
+    if (!signal_member(m, (int[]){SIGSTOP}, 1)) *slot = mark;
+    newly++;
 }
 
 /* Against what forks faster than it dies: stop everything first (nothing is reaped meanwhile, so a full pids limit stays full
- * and nothing new can start), then kill from the leaves up. */
+ * and nothing new can start), then kill from the leaves up. Whoever has a SIGSTOP pending forks no more, in whatever state the
+ * scheduler keeps it; so a walk that meets nobody new is the last one. */
 void stop_walk_and_kill(void)
 {
     for (int pass = 0; pass < 24; pass++) {
-        nfound = moving = 0;
-        if (!walk_tree(freeze, NULL, false)) break;
-        if (!moving) break;
+        nfound = newly = 0;
+        walk_tree(freeze, NULL, WALK_VISIT_FIRST);
+        if (!newly) break;
     }
     for (int i = nfound - 1; i >= 0; i--) {
         const struct member *m = &found[i];
