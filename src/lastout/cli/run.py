@@ -173,10 +173,10 @@ def _lease(
     from lastout.leases.cli_hook import reserve
 
     owner = None
-    for word, following in zip(theirs, [*theirs[1:], ""], strict=True):
+    for position, word in enumerate(theirs):
         name, equals, value = word.partition("=")
         if name == "--owner":
-            owner = value if equals else following
+            owner = value if equals else theirs[position + 1]
     options: list[str] = reserve(key, run=run, record=record, state=state, owner=owner, wait=wait)
     return ["--key", key, *options]
 

@@ -50,7 +50,6 @@ class Holder:
 
     run: str
     record: str | None = None
-    lock: str | None = None
     host: str = ""
     boot_id: str = ""
     owner: ProcessIdentity | None = None
@@ -68,7 +67,6 @@ class Holder:
         return {
             "run": self.run,
             "record": self.record,
-            "lock": self.lock,
             "host": self.host,
             "boot_id": self.boot_id,
             "max_stop_ms": self.max_stop_ms,
@@ -84,7 +82,6 @@ class Holder:
             return cls(
                 run=str(data["run"]),
                 record=data.get("record"),
-                lock=data.get("lock"),
                 host=str(data.get("host") or ""),
                 boot_id=str(data.get("boot_id") or ""),
                 max_stop_ms=int(data.get("max_stop_ms") or 0),

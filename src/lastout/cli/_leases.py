@@ -1,0 +1,104 @@
+"""What the commands about runs and leases share: which run is meant, and how it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import click
+
+from lastout.errors import LastoutError
+from lastout.evidence.words.parts import visible
+from lastout.identity import Alive, ProcessIdentity, still_alive
+from lastout.leases import locks
+from lastout.leases.model import Lease
+from lastout.leases.store import Store
+from lastout.recovery import case as cases
+from lastout.recovery import runs
+from lastout.recovery.case import Case
+from lastout.sole_writer import open_store
+from lastout.state import locate
+
+__all__ = ["JSON", "STATE", "age", "case_of", "columns", "held", "plain_errors", "process", "store"]
+
+STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Our own errors and the system's as one line, not as a traceback."""
+    try:
+        yield
+    except (LastoutError, OSError, ValueError) as error:
+        raise click.ClickException(visible(error)) from error
+
+
+def store(state: str) -> Store | None:
+    """The lease store, or None where nobody ever had a lease: looking must not make one."""
+    if not os.path.exists(os.path.join(state, "leases.sqlite3")):
+        return None
+    return open_store(state)
+
+
+def held(state: str) -> list[Lease]:
+    """The leases that somebody holds."""
+    found = store(state)
+    return [] if found is None else [lease for lease in found.leases() if not lease.free]
+
+
+def case_of(state: str | None, word: str) -> Case:
+    """The run that a person means: a run id, the beginning of one, or a key that is held."""
+    where = locate(state)
+    found = runs.find_record(where, word)
+    leases = held(where)
+    for lease in leases:
+        named = lease.holder is not None and lease.holder.run == word
+        if lease.key == word or named:
+            return cases.of_lease(lease, locks.directory(where, lease.key))
+    if len(found) > 1:
+        names = ", ".join(os.path.basename(path).removesuffix(".jsonl") for path in found[:5])
+        raise click.ClickException(f"{word!r} can be any of {len(found)} runs: {names}")
+    if not found:
+        raise click.ClickException(f"no run and no held key is named {word!r}; see lastout ps")
+    run = os.path.basename(found[0]).removesuffix(".jsonl")
+    for lease in leases:
+        if lease.holder is not None and lease.holder.run == run:
+            return cases.of_lease(lease, locks.directory(where, lease.key))
+    return cases.of_record(found[0])
+
+
+def process(one: ProcessIdentity | None) -> str:
+    """A process in a table: its pid, and whether it is still the one that was meant."""
+    if one is None:
+        return "-"
+    mark = {Alive.YES: "", Alive.NO: " (gone)", Alive.UNKNOWN: " (?)"}[still_alive(one)]
+    return f"{one.pid}{mark}"
+
+
+def age(seconds: float | None) -> str:
+    """A duration as people read it."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows of cells as aligned lines; the last column is as long as it is."""
+    shown = [tuple(visible(cell) for cell in row) for row in rows]
+    widths = [max(len(row[number]) for row in shown) for number in range(len(shown[0]))]
+    return [
+        "  ".join(
+            cell if number == len(row) - 1 else cell.ljust(widths[number])
+            for number, cell in enumerate(row)
+        ).rstrip()
+        for row in shown
+    ]

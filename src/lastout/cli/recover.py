@@ -1,0 +1,119 @@
+"""`lastout recover`: bring runs that may be over to a verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from lastout.cli._leases import JSON, STATE, case_of, held, plain_errors, store
+from lastout.evidence.words.parts import visible
+from lastout.leases import locks
+from lastout.recovery import case as cases
+from lastout.recovery import runs
+from lastout.recovery.act import Result, examine, recover_all
+from lastout.recovery.case import Asker, Case
+from lastout.recovery.decide import Step
+from lastout.state import locate
+
+__all__ = ["command"]
+
+_WOULD = {
+    Step.LEAVE: "would leave it alone",
+    Step.FENCE: "would fence the epoch, then test its lock",
+    Step.AWAIT_START: "would wait for a start that is under way",
+    Step.ASK: "would send SIGTERM to its supervisor and wait out its bound",
+    Step.FORCE: "would take the forced step",
+}
+
+
+@click.command("recover")
+@click.argument("names", metavar="[RUN|KEY]...", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@JSON
+@STATE
+def command(names: tuple[str, ...], dry_run: bool, as_json: bool, state: str | None) -> None:
+    """Examine runs whose owner is gone, or that are unproven, and end what is left of them.
+
+    Without a name: every held lease and every run that is not known to be over, side by side. A run
+    whose owner is alive is left alone. The exit status is 1 when a run stays unproven.
+
+    \b
+    Examples:
+      lastout recover
+      lastout recover my-conversation
+      lastout recover --dry-run
+    """
+    with plain_errors():
+        where = locate(state)
+        todo = [case_of(state, name) for name in names] or _all(where)
+        if dry_run:
+            _would(todo, as_json)
+            return
+        results = recover_all(todo, asker=Asker(), store=store(where))
+    if as_json:
+        click.echo(json.dumps([_document(result) for result in results]))
+    else:
+        for result in results:
+            click.echo(_sentence(result))
+        if not results:
+            click.echo("nothing to recover")
+    unproven = [one for one in results if one.verdict is not None and not one.verdict.settled]
+    sys.exit(1 if unproven else 0)
+
+
+def _all(state: str) -> list[Case]:
+    leases = held(state)
+    found = {
+        lease.holder.run: cases.of_lease(lease, locks.directory(state, lease.key))
+        for lease in leases
+        if lease.holder
+    }
+    for run in runs.unfinished(state):
+        found.setdefault(run.run, cases.of_record(run.record))
+    return list(found.values())
+
+
+def _would(todo: list[Case], as_json: bool) -> None:
+    documents = []
+    for case in todo:
+        decision, facts, _ = examine(case)
+        verdict = decision.verdict
+        documents.append(
+            {
+                "run": case.run,
+                "key": case.key,
+                "step": decision.step.value,
+                "verdict": verdict.to_json() if verdict else None,
+                "record": facts.record.value,
+            }
+        )
+        if not as_json:
+            would = _WOULD.get(decision.step) or f"would say {verdict.sentence if verdict else ''}"
+            why = f" ({decision.why})" if decision.why else ""
+            click.echo(f"{_name(case)}: {would}{why}")
+    if as_json:
+        click.echo(json.dumps(documents))
+    elif not todo:
+        click.echo("nothing to recover")
+
+
+def _document(result: Result) -> dict[str, object]:
+    return {
+        "run": result.case.run,
+        "key": result.case.key,
+        "verdict": result.verdict.to_json() if result.verdict else None,
+        "left": result.left,
+        "steps": result.steps,
+    }
+
+
+def _sentence(result: Result) -> str:
+    if result.verdict is not None:
+        return f"{_name(result.case)}: {result.verdict.sentence}"
+    return f"{_name(result.case)}: left alone; {result.left}"
+
+
+def _name(case: Case) -> str:
+    return visible(f"{case.key!r}, run {case.run}" if case.key else case.run)
