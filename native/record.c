@@ -127,16 +127,20 @@ static void write_line(struct ring *r, const char *line, size_t size)
     if (done && write(run.record, "\n", 1) < 0) return;   /* keep the next line apart from this torn one */
 }
 
+/* Also the lines that come while it waits for a frozen disk: by then it may be the last one that can write them. */
 static void write_rings(void)
 {
-    for (int i = 0; i < 2; i++) {
-        struct ring *r = ring_at(i);
-        /* Looked at again after every write: one that a frozen disk held up may have been for long. */
-        while (r->written < atomic_load_explicit(&r->head, memory_order_acquire)) {
-            struct entry e;
-            memcpy(&e, bytes(r, r->written), sizeof e);
-            if (!e.flags) write_line(r, bytes(r, r->written) + sizeof e, e.size);
-            r->written = after(r, r->written);
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < 2; i++) {
+            struct ring *r = ring_at(i);
+            while (r->written < atomic_load_explicit(&r->head, memory_order_acquire)) {
+                struct entry e;
+                memcpy(&e, bytes(r, r->written), sizeof e);
+                if (!e.flags) write_line(r, bytes(r, r->written) + sizeof e, e.size);
+                r->written = after(r, r->written);
+                again = true;
+            }
         }
     }
 }
@@ -211,6 +215,7 @@ void flush_lines(void)
         int64_t now = now_ns();
         if (now >= due || poll(&p, 1, wait_ms(due, now)) <= 0) break;
     }
+    due = now_ns() + FLUSH_MS * MS;      /* a reader that does not read takes nothing of the disk's time */
     for (;;) {
         pump_record();
         if (!run.scribe) return;
