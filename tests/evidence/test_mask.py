@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lastout.evidence import mask, maskpatterns
 from lastout.evidence.mask import MASK, env_names, looks_secret, mask_indices, mask_text, masked
 
 KEY = "sk-" + "a1B2" * 6
+PARTS = [
+    *mask._HINTS, *(hint.upper() for hint in mask._HINTS), "api", "client", "private", "access",
+    "AKIA" + "A" * 16, "AIza" + "a" * 35, "-----BEGIN RSA PRIVATE KEY-----", "eyJ" + "a" * 9,
+    "ghp_" + "a" * 24, "rk_live_" + "a" * 18, "--", "-", "=", ":", " ", "_", "@", "/", "a", "B",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -63,6 +73,25 @@ def test_of_name_and_value_only_the_value_is_hidden() -> None:
 )
 def test_texts(text: str, kept: str) -> None:
     assert mask_text(text) == kept
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=5).map("".join))
+def test_no_pattern_matches_what_gives_no_hint(text: str) -> None:
+    """The quick look that spares `lastout run` the patterns must not overlook anything."""
+    if not any(hint in text.lower() for hint in mask._HINTS):
+        for name, pattern in vars(maskpatterns).items():
+            if name.isupper() and isinstance(pattern, re.Pattern):
+                assert not pattern.search(text), (name, text)
+
+
+def test_a_plain_command_line_loads_no_patterns() -> None:
+    code = (
+        "import sys; from lastout.evidence.mask import mask_indices as m;"
+        "assert m(['codex', 'app-server', '--listen', 'stdio://x'[:5]]) == ();"
+        "assert m(['sh', '-c', 'make -j2 && echo done']) == ();"
+        "assert 'lastout.evidence.maskpatterns' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_header_is_hidden() -> None:

@@ -21,13 +21,18 @@ class Lines:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.torn: list[bytes] = []
         self.text = b""
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
         self.text += data
         *lines, self._rest = (self._rest + data).split(b"\n")
-        self.events += [json.loads(line) for line in lines if line]
+        for line in filter(None, lines):
+            try:
+                self.events.append(json.loads(line))
+            except ValueError:
+                self.torn.append(line)
 
 
 class RecordFile(Lines):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import lastout
 import pytest
+
+import lastout
 from lastout import identity
 from lastout.identity import Alive
 

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import lastout
 import pytest
+
+import lastout
 
 pytestmark = pytest.mark.anyio
 
@@ -85,14 +86,14 @@ async def test_output_can_go_to_null_a_file_or_together(state: Path, tmp_path: P
     script = ["sh", "-c", "echo out; echo err >&2"]
     assert await say(script, stderr=lastout.STDOUT, state=state) == b"out\nerr\n"
     with open(tmp_path / "out", "wb") as file:
-        done = await lastout.run_process(
-            script, stdout=file, stderr=lastout.DEVNULL, state=state
-        )
+        done = await lastout.run_process(script, stdout=file, stderr=lastout.DEVNULL, state=state)
     assert (done.stdout, done.stderr) == (None, None)
     assert (tmp_path / "out").read_bytes() == b"out\n"
 
 
-async def test_stderr_is_inherited_by_default(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_stderr_is_inherited_by_default(
+    state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     async with lastout.open_process(["sh", "-c", "echo err >&2"], state=state) as process:
         await process.wait()
     assert process.stderr is None
@@ -103,7 +104,13 @@ async def test_only_the_asked_for_descriptors_are_passed(state: Path) -> None:
     kept, other = os.pipe()
     os.set_inheritable(other, True)
     try:
-        listing = [sys.executable, "-I", "-S", "-c", "import os; print(os.listdir('/proc/self/fd'))"]
+        listing = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            "import os; print(os.listdir('/proc/self/fd'))",
+        ]
         found = eval(await say(listing, pass_fds=[kept], state=state))
         # One more is the directory that is being listed.
         assert {int(fd) for fd in found} - {0, 1, 2, kept} == {

@@ -11,8 +11,9 @@ import threading
 from pathlib import Path
 
 import anyio
-import lastout
 import pytest
+
+import lastout
 from lastout import identity
 from lastout.evidence import events, journal
 from lastout.graces import Graces

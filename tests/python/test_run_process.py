@@ -6,8 +6,9 @@ import signal
 from pathlib import Path
 
 import anyio
-import lastout
 import pytest
+
+import lastout
 from lastout.testing import RudeAgent
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +102,12 @@ async def test_cancelled_it_stops_the_command(state: Path, tmp_path: Path) -> No
 
             tasks.start_soon(cancel_when_ready)
             await lastout.run_process(
-                agent.argv, input=None, stdin=None, state=state, graces="codex-sdk", leftovers="wait"
+                agent.argv,
+                input=None,
+                stdin=None,
+                state=state,
+                graces="codex-sdk",
+                leftovers="wait",
             )
     assert agent.survivors() == []
 

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import anyio
-import lastout
 import pytest
 from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, EndOfStream
+
+import lastout
 from lastout.streams import PipeReceiveStream
 
 pytestmark = pytest.mark.anyio

@@ -47,7 +47,7 @@ def test_a_root_whose_leader_thread_has_ended_is_not_over(scene: Scene) -> None:
 
 
 def test_a_storm_of_orphans_changes_no_status(scene: Scene) -> None:
-    run = scene.run(scene.program("storm", "600", "42"), graces=(0.2, 0.5, 3.0))
+    run = scene.run(scene.program("storm", "600", "42"), graces=(0.2, 0.5, 5.0))
     run.ends(code=42)
     assert run.event("root-exited")["code"] == 42
 

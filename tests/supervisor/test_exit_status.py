@@ -53,7 +53,7 @@ def test_stopped_by_a_signal_it_dies_by_that_signal_whatever_the_root_says(scene
 
 
 def test_a_root_that_ended_before_the_signal_is_mirrored(scene: Scene) -> None:
-    run = scene.run("root [daemon left term=clean:300:0 ]", graces=(0.2, 5.0, 1.0))
+    run = scene.run("root [daemon left term=clean:300:0 ]", graces=(0.2, 5.0, 5.0))
     left = scene.member("left")
     scene.member("root").tell("exit 6")
     left.wait_note("cleaning")

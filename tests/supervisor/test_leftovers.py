@@ -57,7 +57,7 @@ def test_stopped_with_the_root(scene: Scene, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_stopped_after_the_roots_own_exit(scene: Scene, kind: str) -> None:
-    run = scene.run(f"root {play(kind)}", graces=(0.2, 0.3, 1.0))
+    run = scene.run(f"root {play(kind)}", graces=(0.2, 0.3, 5.0))
     left = scene.member("left")
     scene.member("root").tell("exit 7")
     run.ends(code=7)
@@ -69,7 +69,7 @@ def test_stopped_after_the_roots_own_exit(scene: Scene, kind: str) -> None:
 
 
 def test_a_stopped_leftover_hears_sigterm(scene: Scene) -> None:
-    run = scene.run("root term=exit:0 [daemon left term=exit:0 ]", graces=(0.2, 10.0, 1.0))
+    run = scene.run("root term=exit:0 [daemon left term=exit:0 ]", graces=(0.2, 10.0, 5.0))
     left = scene.member("left")
     left.signal(SIGSTOP)
     left.wait_state("T")
@@ -113,7 +113,7 @@ def test_one_that_needs_half_the_grace_gets_it_though_the_root_ignores_sigterm(
     scene: Scene,
 ) -> None:
     run = scene.run(
-        "root ignore [daemon left term=clean:500:0 ]", graces=(0.2, 2.0, 1.0)
+        "root ignore [daemon left term=clean:500:0 ]", graces=(0.2, 2.0, 5.0)
     )
     left = scene.member("left")
     run.signal(SIGTERM)
@@ -127,7 +127,7 @@ def test_one_that_needs_half_the_grace_gets_it_though_the_root_ignores_sigterm(
 
 def test_one_gets_sigterm_as_soon_as_the_root_has_gone(scene: Scene) -> None:
     run = scene.run(
-        "root term=exit:0 [daemon left term=clean:300:0 ]", graces=(0.2, 20.0, 1.0)
+        "root term=exit:0 [daemon left term=clean:300:0 ]", graces=(0.2, 20.0, 5.0)
     )
     left = scene.member("left")
     run.signal(SIGTERM)
@@ -137,7 +137,7 @@ def test_one_gets_sigterm_as_soon_as_the_root_has_gone(scene: Scene) -> None:
 
 
 def test_one_gets_the_whole_grace_after_the_roots_own_exit(scene: Scene) -> None:
-    run = scene.run("root [daemon left term=clean:300:0 ]", graces=(0.2, 10.0, 1.0))
+    run = scene.run("root [daemon left term=clean:300:0 ]", graces=(0.2, 10.0, 5.0))
     left = scene.member("left")
     scene.member("root").tell("exit 0")
     run.ends(code=0)
@@ -145,7 +145,7 @@ def test_one_gets_the_whole_grace_after_the_roots_own_exit(scene: Scene) -> None
 
 
 def test_all_are_counted_and_256_are_named(scene: Scene) -> None:
-    run = scene.run(scene.program("crowd", "300"), graces=(0.2, 0.3, 3.0))
+    run = scene.run(scene.program("crowd", "300"), graces=(0.2, 0.3, 5.0))
     scene.member("root")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
@@ -158,7 +158,7 @@ def test_all_are_counted_and_256_are_named(scene: Scene) -> None:
 
 
 def test_a_deep_chain(scene: Scene) -> None:
-    run = scene.run(scene.program("crowd", "120", "chain"), graces=(0.2, 0.3, 3.0))
+    run = scene.run(scene.program("crowd", "120", "chain"), graces=(0.2, 0.3, 5.0))
     scene.member("root")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)

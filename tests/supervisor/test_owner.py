@@ -146,7 +146,7 @@ def test_owner_killed_during_the_spawn(scene: Scene, round_: int) -> None:
     # Told: a front that finds its parent gone already cannot know who else it was.
     run = scene.run(
         "root ignore [daemon escapee ignore ]", "--owner", "@owner@", owner=[],
-        graces=(0.1, 0.2, 1.0),
+        graces=(0.1, 0.2, 5.0),
     )  # fmt: skip
     for _ in range(round_ * round_ * 50):
         os.getppid()

@@ -39,7 +39,7 @@ def test_root_gets_sigterm_and_its_grace_and_the_supervisor_dies_by_the_signal(
 
 
 def test_a_second_signal_neither_ends_nor_restarts_the_ladder(scene: Scene) -> None:
-    run = scene.run("root ignore=INT,HUP note=TERM [daemon escapee ignore ]", graces=(0.2, 0.8, 1.0))
+    run = scene.run("root ignore=INT,HUP note=TERM [daemon escapee ignore ]", graces=(0.2, 0.8, 5.0))
     root = scene.member("root")
     run.signal(SIGTERM)
     first = run.event("signalled", signal="TERM", target="root-group")
@@ -54,7 +54,7 @@ def test_a_second_signal_neither_ends_nor_restarts_the_ladder(scene: Scene) -> N
 
 
 def test_a_second_signal_does_not_cut_the_grace(scene: Scene) -> None:
-    run = scene.run("root term=clean:400:0", graces=(0.2, 5.0, 1.0))
+    run = scene.run("root term=clean:400:0", graces=(0.2, 5.0, 5.0))
     root = scene.member("root")
     run.signal(SIGTERM)
     root.wait_note("cleaning")
@@ -68,7 +68,7 @@ def test_a_second_signal_does_not_cut_the_grace(scene: Scene) -> None:
 def test_a_signal_in_the_instant_after_the_spawn_still_stops_the_root(
     scene: Scene, round_: int
 ) -> None:
-    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.1, 0.2, 1.0))
+    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.1, 0.2, 5.0))
     # From "before it has run one instruction" to "the root exists": a spin, not a sleep.
     for _ in range(round_ * round_ * 60):
         os.getppid()
@@ -158,7 +158,7 @@ def test_term_always_stops_even_when_it_was_ignored_at_the_start(scene: Scene) -
 
 
 def test_a_stopped_root_is_continued_so_that_it_hears_sigterm(scene: Scene) -> None:
-    run = scene.run("root term=exit:0", graces=(0.2, 10.0, 1.0))
+    run = scene.run("root term=exit:0", graces=(0.2, 10.0, 5.0))
     root = scene.member("root")
     root.signal(SIGSTOP)
     root.wait_state("T")
@@ -188,7 +188,7 @@ def test_a_fast_root_costs_no_wait(scene: Scene) -> None:
 
 
 def test_nothing_is_killed_before_the_grace_is_over(scene: Scene) -> None:
-    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.2, 0.7, 1.0))
+    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.2, 0.7, 5.0))
     scene.member("root")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
