@@ -36,6 +36,7 @@ class Host:
         tasks: TaskGroup,
         agents: Mapping[str, Adapter],
         *,
+        state: Path,
         quit_bound: float,
         idle: float,
     ) -> None:
@@ -45,6 +46,7 @@ class Host:
         self._claims = claims
         self._tasks = tasks
         self._agents = dict(agents)
+        self._state = state
         self._quit_bound = quit_bound
         self._idle = idle
         self._me = take(os.getpid())
@@ -138,7 +140,9 @@ class Host:
 
     def _named(self, name: str) -> Adapter:
         known = self._agents.get(name)
-        return known if known is not None else agent_by_name(name)
+        if known is not None:
+            return known
+        return agent_by_name(name, home=str(self._state / "scripted"))
 
     def _adapter_of(self, kept: Kept) -> Adapter | None:
         try:
@@ -165,7 +169,15 @@ async def open_host(
     ledger = Ledger(directory)
     try:
         async with open_claims(directory) as claims, anyio.create_task_group() as tasks:
-            host = Host(ledger, claims, tasks, agents or {}, quit_bound=quit_bound, idle=idle)
+            host = Host(
+                ledger,
+                claims,
+                tasks,
+                agents or {},
+                state=directory,
+                quit_bound=quit_bound,
+                idle=idle,
+            )
             await host.recover()
             try:
                 yield host
