@@ -40,7 +40,8 @@ class Commands(click.Group):
             for module in iter_modules(lastout.cli.__path__)
             if module.name not in _NO_COMMANDS and not module.name.startswith("_")
         }
-        return sorted(name for name in found if self.get_command(ctx, name) is not None)
+        names = (name.replace("_", "-") for name in found)
+        return sorted(name for name in names if self.get_command(ctx, name) is not None)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name; None when there is none."""
@@ -51,12 +52,17 @@ class Commands(click.Group):
         try:
             module = import_module(where)
         except ModuleNotFoundError as error:
-            if error.name == where:
-                return None
-            raise click.ClickException(_missing(cmd_name, error)) from error
+            return None if error.name == where else _unavailable(cmd_name, error)
         command = getattr(module, "command", None)
         return command if isinstance(command, click.Command) else None
 
 
-def _missing(command: str, error: ModuleNotFoundError) -> str:
-    return f"`lastout {command}` needs the Python package {error.name!r}, which is not installed"
+def _unavailable(name: str, error: ModuleNotFoundError) -> click.Command:
+    """A command whose extra is not installed: listed, and told when it is used."""
+    text = f"needs the Python package {error.name!r}, which is not installed"
+
+    def refuse(**_: object) -> None:
+        raise click.ClickException(f"`lastout {name}` {text}") from error
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=refuse, short_help=f"({text})", context_settings=settings)

@@ -16,6 +16,7 @@ from lastout.evidence import journal, why, words
 
 __all__ = ["command"]
 
+_WIDTH = 92
 _WHAT = {
     "agent": "the agent itself, which ignores SIGTERM",
     "tool": "a tool in the agent's process group",
@@ -84,7 +85,7 @@ def _tell(directory: Path) -> None:
 
     _heading("What its record says")
     for sentence in _story(with_it):
-        click.echo(f"  {sentence}")
+        _paragraph(sentence, indent="  ")
 
     _heading("In front of your own command")
     click.echo("  lastout run -- CMD...          and afterwards: lastout why RUN")
@@ -117,12 +118,15 @@ def _heading(text: str) -> None:
     click.secho(text, bold=True)
 
 
-def _paragraph(text: str) -> None:
-    click.echo(click.wrap_text(text, width=min(88, _width())))
+def _paragraph(text: str, indent: str = "") -> None:
+    """Wrapped; the lines after the first stand in a little further."""
+    further = indent and indent + "  "
+    width = min(_WIDTH, _width())
+    click.echo(click.wrap_text(text, width, initial_indent=indent, subsequent_indent=further))
 
 
 def _width() -> int:
     try:
         return os.get_terminal_size().columns
     except OSError:
-        return 88
+        return _WIDTH
