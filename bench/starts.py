@@ -30,7 +30,7 @@ def through_python(rounds: int) -> list[Number]:
         await child.wait()
 
     async def ours() -> None:
-        async with lastout.open_process([TRUE], state=state.name) as process:
+        async with lastout.open_process([TRUE], state=state) as process:
             await process.wait()
 
     def timed(runner: asyncio.Runner, what: Callable[[], object]) -> dict[str, float]:
