@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Final, Literal
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
@@ -14,9 +15,13 @@ from lastout import supervisor
 from lastout.graces import Graces, resolve
 from lastout.handle import Process, Reason
 from lastout.identity import ProcessIdentity
+from lastout.leased import commit, leased
 from lastout.spawn import Redirection, group_number, spawn, user_number
 from lastout.state import new_run, record_path
 from lastout.supervisor import Argument
+
+if TYPE_CHECKING:
+    from lastout.sole_writer import Grant
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "open_process"]
 
@@ -38,6 +43,7 @@ async def open_process(
     key: str | None = None,
     lock: str | os.PathLike[str] | None = None,
     epoch: int | None = None,
+    lease: Grant | bool | None = None,
     run: str | None = None,
     record: bool | str | os.PathLike[str] | None = True,
     state: str | os.PathLike[str] | None = None,
@@ -61,9 +67,11 @@ async def open_process(
 
     Leaving or cancelling the block stops the run within its bound and waits for the outcome, which
     is then in `process.outcome`. `record=True` writes the record below `state`; `timeout` is in
-    seconds. The other arguments are subprocess's, or `supervisor.command`'s.
-    Raises OSError as subprocess does when the command cannot be executed, Refused,
-    and ValueError or TypeError for bad arguments before anything starts.
+    seconds. `key` makes the run the key's only writer for the length of the block (`lease=False`
+    only names it in the record); `lease` is a grant of the caller's own, who releases it. The other
+    arguments are subprocess's, or `supervisor.command`'s.
+    Raises OSError as subprocess does when the command cannot be executed, Refused, Held and
+    LeaseUnproven, and ValueError or TypeError for bad arguments before anything starts.
     """
     words = supervisor.plain_argv(argv)
     if executable is not None:
@@ -71,17 +79,19 @@ async def open_process(
         words[0] = os.fsdecode(executable)
     run = run or new_run()
     path = os.fspath(record_path(run, state)) if record is True else record or None
+    grant = None if isinstance(lease, bool) else lease
+    if grant is not None:
+        key, lock, epoch, run, path = grant.key, grant.lock, grant.epoch, grant.run, grant.record
+    takes_key = lock is None and lease is not False and key is not None
+    if (lease is True and key is None) or (takes_key and path is None):
+        raise ValueError("a lease needs a key, and the record by which its run is recognised later")
     kept = tuple(pass_fds)
     wanted = resolve(graces)
-    command = supervisor.command(
+    command = functools.partial(
+        supervisor.command,
         words,
         owner=owner,
         graces=graces,
-        run=run,
-        key=key,
-        lock=lock,
-        epoch=epoch,
-        record=path,
         stdin_end=stdin_end,
         leftovers=leftovers,
         timeout=timeout,
@@ -98,17 +108,34 @@ async def open_process(
         rlimits=rlimits,
         mask=mask,
     )
-    spawned = spawn(command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, pass_fds=kept)
-    where = None if path is None else _absolute(path)
-    process = Process(spawned, run, where, wanted.max_stop)
-    reason: Reason = "abort"
-    try:
-        await process._start(words[0], None if cwd is None else os.fsdecode(cwd))
-        yield process
-        reason = "completion"
-    finally:
-        with anyio.CancelScope(shield=True):
-            await process._close(reason)
+    async with AsyncExitStack() as stack:
+        ran: list[Process] = []
+        if takes_key and key is not None and path is not None:
+            command(run=run, record=path)  # bad arguments are told before a key is taken for them
+            taken = await stack.enter_async_context(leased(key, run=run, record=path, state=state))
+            grant, ran = taken
+            lock, epoch = taken[0].lock, taken[0].epoch
+        spawned = spawn(
+            command(key=key, lock=lock, epoch=epoch, run=run, record=path),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=env,
+            pass_fds=kept,
+        )
+        where = None if path is None else _absolute(path)
+        process = Process(spawned, run, where, wanted.max_stop)
+        ran.append(process)
+        reason: Reason = "abort"
+        try:
+            await process._start(words[0], None if cwd is None else os.fsdecode(cwd))
+            if grant is not None:
+                await commit(grant, process)
+            yield process
+            reason = "completion"
+        finally:
+            with anyio.CancelScope(shield=True):
+                await process._close(reason)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
