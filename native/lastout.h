@@ -103,6 +103,7 @@ struct board {
     _Atomic uint32_t rounds;             /* the driver's heartbeat in the SIGKILL stage */
     _Atomic bool root_known, root_exited, root_reaped, root_first;   /* root_first: it ended before any stop */
     _Atomic bool swept, root_signalled, final;
+    _Atomic bool front_signalled;        /* the front asked the root itself, in place of a keeper that did not */
     const char *volatile child_step;     /* how far the child came before its exec, and why no further */
     volatile int child_error;
     int exit_status;                     /* of a run that did not start; 0: it did */

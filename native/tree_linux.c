@@ -87,7 +87,7 @@ static void look_at_root(void)
         info.si_pid != b->root.pid) return;
     b->root_status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8
                    : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
-    b->root_first = b->stage == RUNNING || b->stage == STARTING;
+    b->root_first = (b->stage == RUNNING || b->stage == STARTING) && !b->front_signalled;
     b->root_exited = true;
     line_begin("root-exited");
     line_int("pid", b->root.pid);
