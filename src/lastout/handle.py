@@ -1,8 +1,7 @@
 """The handle of a run: its identities, its streams, and how it ends. asyncio and trio alike.
 
 What became of a run is read from its lines on the control socket, never from a status alone: a
-stray `waitpid(-1)` elsewhere in the program cannot falsify it. No thread, no polling, and no task
-of its own: whoever waits reads the lines for everybody.
+stray `waitpid(-1)` elsewhere in the program cannot falsify it.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import os
 import signal as signals
 import weakref
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from typing import Literal
 
 import anyio
@@ -25,12 +23,11 @@ from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome, decide, identity_of
 from lastout.spawn import Spawned
 from lastout.streams import PipeReceiveStream, PipeSendStream
+from lastout.telling import Telling
 
 __all__ = ["Process", "Reason"]
 
 Reason = Literal["completion", "timeout", "abort", "shutdown", "idle", "user"]
-
-_KEPT = 1024  # events for those who iterate; what decides the outcome is kept besides
 
 
 class Process:
@@ -49,26 +46,19 @@ class Process:
         self.stdout = PipeReceiveStream(spawned.stdout) if spawned.stdout is not None else None
         self.stderr = PipeReceiveStream(spawned.stderr) if spawned.stderr is not None else None
         self._control = Control(spawned.control, spawned.pidfd)
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._telling = Telling(self._control, max_stop)
         self._inert = False
-        self._recent: deque[lines.Event] = deque(maxlen=_KEPT)
-        self._count = 0  # of all events, those that `_recent` has forgotten included
-        self._facts: list[lines.Event] = []  # those that decide the outcome
-        self._lists = 0
-        self._started: lines.Started | None = None
-        self._nothing: lines.Refused | lines.Failed | None = None
-        self._final = False
-        self._max_stop = max_stop
-        self._ending_since: float | None = None  # on the event loop's clock
         self._settling = anyio.Lock(fast_acquire=True)
+        self._asked = 0  # for the members
         self._outcome: Outcome | None = None
         _handles.add(self)
 
     @property
     def started(self) -> lines.Started:
         """The supervisor's first line: identities, graces, where and as whom it runs."""
-        assert self._started is not None  # open_process hands nothing out before it
-        return self._started
+        started = self._telling.started
+        assert started is not None  # open_process hands nothing out before it
+        return started
 
     @property
     def root(self) -> ProcessIdentity:
@@ -98,7 +88,7 @@ class Process:
         """
         self._check()
         if self._outcome is None:
-            await self._until(lambda: self._finished or self._ending_since is not None)
+            await self._telling.until(lambda: self._telling.finished or self._telling.ending)
             await self._settle()
         assert self._outcome is not None
         return self._outcome
@@ -110,8 +100,9 @@ class Process:
         """
         self._check()
         ends = (lines.RootExited, lines.Reaped)
-        await self._until(
-            lambda: self._finished or any(isinstance(event, ends) for event in self._facts)
+        telling = self._telling
+        await telling.until(
+            lambda: telling.finished or any(isinstance(event, ends) for event in telling.facts)
         )
         return self._decide().returncode
 
@@ -147,6 +138,7 @@ class Process:
         """
         self._check()
         self._outcome = self._outcome or self._decide()
+        self._telling.over = True
         return self._outcome
 
     def send_signal(self, number: int) -> None:
@@ -165,142 +157,74 @@ class Process:
     async def members(self) -> list[lines.Member]:
         """The processes of the tree as the supervisor sees them now (at most 256 are named)."""
         self._check()
-        wanted = self._lists + 1
+        telling = self._telling
+        self._asked += 1
+        wanted = self._asked
         if not self._control.send({"cmd": "list"}):
+            self._asked -= 1
             return []
-        answers: list[lines.Listed] = []
-
-        def answered() -> bool:
-            answers[:] = [event for event in self._recent if isinstance(event, lines.Listed)]
-            return self._finished or self._lists >= wanted
-
-        await self._until(answered)
-        return list(answers[-1].members) if self._lists >= wanted and answers else []
+        await telling.until(lambda: telling.finished or telling.answers >= wanted)
+        listed = telling.listed if telling.answers >= wanted else None
+        return list(listed.members) if listed is not None else []
 
     def events(self) -> AsyncIterator[lines.Event]:
         """Every line of the run, from its first, as it comes, until the run is over.
 
         Who falls more than 1,024 events behind misses the oldest; the record has them all.
         """
-        return _Events(self)
-
-    async def _event(self, number: int) -> tuple[int, lines.Event] | None:
-        """The event of this number, or the next that is still kept, with its number."""
-        await self._until(lambda: self._finished or self._count > number)
-        number = max(number, self._count - len(self._recent))
-        return (number, self._recent[number - self._count]) if number < self._count else None
-
-    # --- reading the lines -----------------------------------------------------------------------
-
-    @property
-    def _finished(self) -> bool:
-        """Nothing more will come that could matter."""
-        if self._outcome is not None:
-            return True
-        if not self._control.front_gone:
-            return False
-        # A keeper that outlives its front goes on writing; one that stays behind an unproven tree
-        # has said its last word for now.
-        return self._final or self._control.ended
-
-    async def _until(self, done: Callable[[], bool]) -> None:
-        """Read lines until `done`. Who has the turn reads for all; cancelled, the next one does."""
-        self._take(self._control.read())
-        while not done():
-            async with self._turn:
-                self._take(self._control.read())
-                if not done():
-                    await self._control.wait()
-                    self._check()
-                    self._take(self._control.read())
-
-    def _take(self, events: Iterable[lines.Event]) -> None:
-        for event in events:
-            self._recent.append(event)
-            self._count += 1
-            match event:
-                case lines.Started():
-                    self._started = event
-                    self._max_stop = event.max_stop_ms / 1000
-                    self._facts.append(event)
-                case lines.Refused() | lines.Failed():
-                    self._nothing = event
-                    self._final = True
-                case lines.StopBegan():
-                    self._facts.append(event)
-                    self._begin_bound()
-                case lines.RootExited() | lines.Reaped(who="root"):
-                    self._facts.append(event)
-                case lines.Signalled(target="tree"):
-                    self._facts.append(event)
-                case lines.TreeGone() | lines.TreeUnproven():
-                    self._facts.append(event)
-                    self._final = True
-                    self._begin_bound()
-                case lines.Listed():
-                    self._lists += 1
-                case _:
-                    pass
-        if self._control.front_gone or self._control.ended:
-            self._begin_bound()
-
-    @property
-    def _overdue_at(self) -> float:
-        """When the supervisor should have said its last word, on the event loop's clock."""
-        since = anyio.current_time() if self._ending_since is None else self._ending_since
-        return since + self._max_stop + MARGIN
+        return aiter(self._telling)
 
     # --- ending ----------------------------------------------------------------------------------
 
-    def _begin_bound(self) -> None:
-        if self._ending_since is None:
-            self._ending_since = anyio.current_time()
-
     def _request(self, reason: str, by: str | None, grace: float | None) -> None:
-        self._take(self._control.read())
-        if self._finished:
+        self._telling.read()
+        if self._telling.finished:
             return
         milliseconds = None if grace is None else round(grace * 1000)
         command = {"cmd": "stop", "reason": reason, "by": by, "grace_ms": milliseconds}
         told = self._control.send(command)
         # A front that somebody has stopped does not read; one that does not read is told by signal.
         self._control.signal_front(*(() if told else (signals.SIGTERM,)), signals.SIGCONT)
-        self._begin_bound()
+        self._telling.ends_now()
 
     async def _settle(self) -> None:
         """The stop is under way: wait out its bound, then take the forced step."""
         async with self._settling:
-            with anyio.CancelScope(deadline=self._overdue_at):
-                await self._until(lambda: self._finished)
+            telling = self._telling
+            with anyio.CancelScope(deadline=telling.overdue_at):
+                await telling.until(lambda: telling.finished)
             if self._outcome is None:
                 # Shielded: half a forced step is worse than none.
                 with anyio.CancelScope(shield=True):
                     self._outcome = await self._conclude()
+                    telling.over = True
 
     async def _conclude(self) -> Outcome:
-        if self._final:
+        telling = self._telling
+        if telling.final:
             outcome = self._decide()
         else:
             from lastout.overdue import conclude
 
             outcome = await conclude(
-                self._facts, run=self.run, record=self.record, deadline=self._overdue_at
+                telling.facts, run=self.run, record=self.record, deadline=telling.overdue_at
             )
-        if not self._finished and outcome.verdict != "unproven":
+        if not telling.finished and outcome.verdict != "unproven":
             # The run is over; a front that still hangs (somebody has stopped it) has nothing left
             # to do, and is our own child.
             self._control.signal_front(signals.SIGKILL)
             with anyio.move_on_after(MARGIN):
-                await self._until(lambda: self._control.front_gone)
+                await telling.until(lambda: self._control.front_gone)
         return outcome
 
     def _decide(self) -> Outcome:
-        return decide(self._facts, run=self.run, record=self.record)
+        return decide(self._telling.facts, run=self.run, record=self.record)
 
     async def _start(self, program: str, cwd: str | None) -> None:
         """Wait for the first line. Raises what subprocess would, when nothing was started."""
-        await self._until(lambda: self._started is not None or self._finished)
-        match self._nothing:
+        telling = self._telling
+        await telling.until(lambda: telling.started is not None or telling.finished)
+        match telling.nothing:
             case lines.Refused() as refused:
                 raise Refused(refused.reason, refused.message)
             case lines.Failed() as failed if failed.errno:
@@ -312,7 +236,7 @@ class Process:
                 raise OSError(failed.message)
             case _:
                 pass
-        if self._started is None:
+        if telling.started is None:
             status = self._control.front_status
             raise ExecutionFailed(
                 f"the supervisor ended (status {status}) before it started {program!r}; "
@@ -325,7 +249,7 @@ class Process:
         if self._inert:
             return
         try:
-            if self._outcome is None and self._nothing is None:
+            if self._outcome is None and self._telling.nothing is None:
                 self._request(reason, None, None)
                 await self._wait_and_discard()
         finally:
@@ -359,24 +283,6 @@ class Process:
             if stream is not None:
                 stream.close_after_fork()
         self._control.close_after_fork()
-
-
-class _Events:
-    """An iterator instead of a generator: a loop may leave it in the middle without a trace."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._next = 0
-
-    def __aiter__(self) -> _Events:
-        return self
-
-    async def __anext__(self) -> lines.Event:
-        found = await self._process._event(self._next)
-        if found is None:
-            raise StopAsyncIteration
-        self._next = found[0] + 1
-        return found[1]
 
 
 async def _discard(stream: PipeReceiveStream) -> None:
