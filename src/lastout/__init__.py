@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ExecutionFailed,
         HandleInert,
         LastoutError,
+        LimitReached,
         Refused,
         RunFailed,
         SupervisorMissing,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lastout.handle import Process
     from lastout.identity import Alive, ProcessIdentity
     from lastout.outcome import Outcome, Stop
+    from lastout.popen import Popen
     from lastout.process import DEVNULL, PIPE, STDOUT, open_process
     from lastout.supervisor import command
 
@@ -40,7 +42,9 @@ __all__ = [
     "Graces",
     "HandleInert",
     "LastoutError",
+    "LimitReached",
     "Outcome",
+    "Popen",
     "Process",
     "ProcessIdentity",
     "Refused",
@@ -66,7 +70,9 @@ _HOMES = {
     "Graces": "graces",
     "HandleInert": "errors",
     "LastoutError": "errors",
+    "LimitReached": "errors",
     "Outcome": "outcome",
+    "Popen": "popen",
     "Process": "handle",
     "ProcessIdentity": "identity",
     "Refused": "errors",

@@ -12,6 +12,7 @@ __all__ = [
     "ExecutionFailed",
     "HandleInert",
     "LastoutError",
+    "LimitReached",
     "Refused",
     "RunFailed",
     "SupervisorMissing",
@@ -48,6 +49,13 @@ class ExecutionFailed(LastoutError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class LimitReached(LastoutError, OSError):
+    """No descriptors for another run; nothing was started. The text names the limit."""
+
+    def __str__(self) -> str:
+        return self.strerror or "no descriptors for another run; nothing was started"
 
 
 class HandleInert(LastoutError):

@@ -6,19 +6,17 @@ disk, and for the forced step. Both are bounded.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-
-import anyio
-from anyio import to_thread
 
 from lastout import forced, identity
 from lastout.evidence import journal
 from lastout.evidence.events import Event, Started
 from lastout.outcome import Outcome, decide, identity_of
 
-__all__ = ["conclude"]
+__all__ = ["conclude", "settle"]
 
 
 async def conclude(
@@ -26,12 +24,20 @@ async def conclude(
 ) -> Outcome:
     """The outcome when the control socket did not tell it. `deadline` is the bound on the loop's
     clock, `facts` the lines that did come."""
-    started = next((event for event in facts if isinstance(event, Started)), None)
+    from anyio import to_thread
+
+    if (started := _started(facts)) is not None:
+        await _keeper_ends(started, deadline)
+    return await to_thread.run_sync(functools.partial(settle, facts, run=run, record=record))
+
+
+def settle(facts: Sequence[Event], *, run: str, record: str | None) -> Outcome:
+    """The outcome by the record, or by the forced step. Blocks, at most as long as that takes."""
+    started = _started(facts)
     if started is None:
         return decide(facts, run=run, record=record)
-    await _keeper_ends(started, deadline)
-    known = await _with_record(facts, record)
-    if (outcome := decide(known, run=run, record=record)).tree_gone:
+    outcome = decide(_with_record(facts, record), run=run, record=record)
+    if outcome.tree_gone:
         return outcome
     target = forced.Target(
         run=run,
@@ -40,7 +46,7 @@ async def conclude(
         root=identity_of(started.root, started),
         record=record,
     )
-    verdict = await forced.aforce(target)
+    verdict = forced.force(target)
     empty = verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty"))
     return replace(
         outcome,
@@ -51,8 +57,14 @@ async def conclude(
     )
 
 
+def _started(facts: Sequence[Event]) -> Started | None:
+    return next((event for event in facts if isinstance(event, Started)), None)
+
+
 async def _keeper_ends(started: Started, deadline: float) -> None:
     """A keeper that lost its front goes on stopping the tree, and then writes the record itself."""
+    import anyio
+
     try:
         fd = identity.open_pidfd(identity_of(started.keeper, started))
     except (ProcessLookupError, identity.IdentityUnknown):
@@ -64,12 +76,12 @@ async def _keeper_ends(started: Started, deadline: float) -> None:
         os.close(fd)
 
 
-async def _with_record(facts: Sequence[Event], record: str | None) -> Sequence[Event]:
+def _with_record(facts: Sequence[Event], record: str | None) -> Sequence[Event]:
     """The lines of the record too, in the order of their time, each once."""
     if record is None:
         return facts
     try:
-        contents = await to_thread.run_sync(journal.read, record)
+        contents = journal.read(record)
     except OSError:
         return facts
     seen = {(event.source, event.seq) for event in facts}

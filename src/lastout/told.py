@@ -1,0 +1,75 @@
+"""What a supervisor has told its owner so far: pure, whoever reads the lines."""
+
+from __future__ import annotations
+
+import os
+
+from lastout.errors import ExecutionFailed, Refused
+from lastout.evidence import events as lines
+
+__all__ = ["Told"]
+
+
+class Told:
+    """The lines of one run that matter to its owner.
+
+    `max_stop` is the bound in seconds until `started` tells it.
+    """
+
+    def __init__(self, max_stop: float) -> None:
+        self.max_stop = max_stop
+        self.started: lines.Started | None = None
+        self.nothing: lines.Refused | lines.Failed | None = None
+        """Why nothing was started."""
+        self.facts: list[lines.Event] = []
+        """The lines that decide the outcome."""
+        self.stopping = False
+        """A stop has begun."""
+        self.final = False
+        """The supervisor's last word has come."""
+
+    def take(self, event: lines.Event) -> None:
+        """One more line."""
+        match event:
+            case lines.Started():
+                self.started = event
+                self.max_stop = event.max_stop_ms / 1000
+                self.facts.append(event)
+            case lines.Refused() | lines.Failed():
+                self.nothing = event
+                self.final = True
+            case lines.StopBegan():
+                self.facts.append(event)
+                self.stopping = True
+            case lines.RootExited() | lines.Reaped(who="root") | lines.Signalled(target="tree"):
+                self.facts.append(event)
+            case lines.TreeGone() | lines.TreeUnproven():
+                self.facts.append(event)
+                self.final = True
+            case _:
+                pass
+
+    def check_started(self, program: str, cwd: str | None, status: int | None) -> None:
+        """Raise what subprocess would when nothing was started; `status` is the front's.
+
+        OSError with the name of what could not be executed or entered; Refused when a rule forbids
+        the run, ExecutionFailed when the supervisor ended without a word.
+        """
+        match self.nothing:
+            case lines.Refused() as refused:
+                raise Refused(refused.reason, refused.message)
+            case lines.Failed() as failed if failed.errno:
+                # OSError makes itself the subclass of its errno.
+                named = {"exec": program, "chdir": cwd}.get(failed.step or failed.reason)
+                text = os.strerror(failed.errno) if named else failed.message
+                raise OSError(failed.errno, text, named)
+            case lines.Failed() as failed:
+                raise OSError(failed.message)
+            case _:
+                pass
+        if self.started is None:
+            raise ExecutionFailed(
+                f"the supervisor ended (status {status}) before it started {program!r}; "
+                "what it said is on stderr",
+                status,
+            )
