@@ -65,7 +65,7 @@ TABLE: dict[str, dict[str, str | type[LeaseError]]] = {
         "killed": "free", "unproven": "unproven", "release": NotInOrder,
     },
     "proven": {
-        "reserve": Held, "commit": NotInOrder, "prove": "proven", "exited": "free",
+        "reserve": Held, "commit": "proven", "prove": "proven", "exited": "free",
         "killed": "free", "unproven": "unproven", "release": NotInOrder,
     },
     "unproven": {

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,14 +22,27 @@ LOCKS = (None, LockState.HELD, LockState.FREE, LockState.UNKNOWN)
 FORCED = Verdict("killed", "forced", True)
 
 
-def every_combination() -> Iterator[Facts]:
+OVER = (Record.TREE_GONE, Record.NOT_STARTED)
+
+
+def every_combination(*, whole: bool) -> Iterator[Facts]:
     """All facts that can occur together: a lock is tested only behind a fence, and the root's group
-    is looked at only where a root is known."""
+    is looked at only where a root is known. Unless `whole`, what is decided by boot or last word
+    stands once, and writer and group are not varied at the same time."""
     locks = [(False, None), *((True, lock) for lock in LOCKS)]
-    roots = [(None, None, None), *itertools.product((YES, NO, UNKNOWN), ALIVE, ALIVE)]
-    for same_boot, record, (fenced, lock), front, keeper, (root, writer, group) in (
-        itertools.product((True, False, None), Record, locks, ALIVE, ALIVE, roots)
-    ):
+    both = [(one, other) for one in ALIVE for other in ALIVE if whole or None in (one, other)]
+    roots = [(None, None, None), *((root, *two) for root in (YES, NO, UNKNOWN) for two in both)]
+    origins = [
+        (same_boot, record)
+        for same_boot in (True, False, None)
+        for record in Record
+        if whole or (same_boot and record not in OVER) or record is Record.STARTED
+    ]
+    for (same_boot, record), (fenced, lock), front, keeper, (
+        root,
+        writer,
+        group,
+    ) in itertools.product(origins, locks, ALIVE, ALIVE, roots):
         for owner, owns, gone, asked in itertools.product(
             ALIVE, (False, True), (False, True), (False, True)
         ):
@@ -106,16 +120,26 @@ def _check_step(facts: Facts, decision: Decision) -> None:
         assert facts.lock is LockState.HELD
 
 
-def test_every_combination_of_facts() -> None:
+@pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=[pytest.mark.torture, pytest.mark.timeout(600)])]
+)
+def test_every_combination_of_facts(whole: bool) -> None:
     count = 0
-    for facts in every_combination():
+    for facts in every_combination(whole=whole):
         check(facts)
         count += 1
-        if facts.front in (NO, None) and facts.owner is NO and not facts.asker_owns:
+        if facts.keeper in (NO, None) and facts.front is NO and facts.owner is NO and facts.asked:
             for one in variants(facts):
                 check(one)
                 count += 1
-    assert count > 500_000
+    assert count > 250_000
+
+
+@pytest.mark.parametrize("record", OVER)
+def test_a_last_word_decides_whatever_else_is_true(record: Record) -> None:
+    decision = decide(Facts(None, record, front=YES, keeper=YES, root=YES, owner=YES))
+    assert decision.verdict is not None
+    assert decision.verdict.kind == "exited"
 
 
 facts = st.builds(
