@@ -29,13 +29,15 @@ def program(name: str) -> str:
     return str(output)
 
 
-def variant(link: str) -> Path | None:
-    """Our supervisor linked as `musl`, `static` or `dynamic`; None where the toolchain cannot."""
+def variant(link: str) -> Path:
+    """Our supervisor linked as `musl`, `static` or `dynamic`. Raises RuntimeError if it cannot."""
     output = BUILD / "variants" / link / "lastout-supervisor"
     script = BENCH.parent / "hatch_build.py"
     command = [sys.executable, str(script), "--link", link, "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    return output if done.returncode == 0 else None
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    return output
 
 
 def interleaved(
