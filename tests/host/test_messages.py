@@ -189,7 +189,7 @@ async def test_a_plain_command_is_interrupted_by_sigint(stage, until):
     from lastout.agents import Command
 
     async with stage.host() as host:
-        chat = await host.open("k", Command(["sh", "-c", "echo ready; exec sleep 60"]))
+        chat = await host.open("k", Command(["sh", "-c", "read line; echo ready; exec sleep 60"]))
         message, _ = await until(
             chat, lambda: chat.send("x"), lambda event: type(event).__name__ == "Text"
         )

@@ -1,11 +1,14 @@
 /* Becomes CMD in a start state that somebody else left behind.
  *
  *     enter [--ignore SIG,...] [--block SIG,...] [--close FD]... [--limit NAME=N]... [--uid N]
- *           [--child] [--dead-namespace] [--setsid] [--group] -- CMD ARG...
+ *           [--child] [--dead-namespace] [--setsid] [--group] [--tty] -- CMD ARG...
  *
  * --child leaves a child of this process (role "inherited") before the exec; --dead-namespace
- * makes every later fork fail with ENOMEM; --group makes this process lead a group. */
+ * makes every later fork fail with ENOMEM; --group makes this process lead a group; --tty takes
+ * the terminal on fd 0 as the controlling one (this process must lead a session). */
 #include "kit.h"
+
+#include <sys/ioctl.h>
 
 static void limit(const char *text)
 {
@@ -55,6 +58,11 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[i], "--dead-namespace")) { kill_namespace(); continue; }
 		if (!strcmp(argv[i], "--setsid")) { setsid(); continue; }
 		if (!strcmp(argv[i], "--group")) { setpgid(0, 0); continue; }
+		if (!strcmp(argv[i], "--tty")) {
+			if (ioctl(0, TIOCSCTTY, 0) < 0)
+				die("TIOCSCTTY");
+			continue;
+		}
 		i++;
 		if (!strcmp(argv[i - 1], "--ignore"))
 			ignore_signals(value);
