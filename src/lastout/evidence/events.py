@@ -351,14 +351,14 @@ class Unknown(Event, frozen=True, kw_only=True, tag="unknown"):
     fields: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-_Known = (
+Known = (
     Started | Refused | Failed | StopBegan | StopAgain | Signalled | RootExited | Leftovers | Reaped
     | Takeover | TreeGone | TreeUnproven | Dropped | Listed | Error | Prepared | Closed | CommandRan
     | TurnEnded | Forced | Note | TraceBegan | TracedSignal | TracedOom | TracedExit | OomCounters |
     TraceEnded
 )  # fmt: skip
 
-_decoder = msgspec.json.Decoder(_Known)
+_decoder = msgspec.json.Decoder(Known)
 _encoder = msgspec.json.Encoder()
 
 
@@ -391,7 +391,7 @@ def _leniently(line: bytes) -> Event:
     fields = _fields(line)
     told = {name: value for name, value in fields.items() if value is not None}
     try:
-        known: Event = msgspec.convert(told, _Known)
+        known: Event = msgspec.convert(told, Known)
         return known
     except msgspec.ValidationError:
         return _unknown(fields)

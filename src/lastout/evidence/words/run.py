@@ -198,3 +198,25 @@ def _no_end(f: Facts) -> str:
 @says("closed-after-tree-gone")
 def _closed_after(f: Facts) -> str:
     return f"The run was closed {milliseconds(f['ms'])} after its tree was gone."
+
+
+# What is seen right now.
+
+always(
+    "now-other-boot",
+    "The machine has started again since, or this is another: nothing of it is alive here.",
+)
+
+
+@says("now-alive")
+def _now_alive(f: Facts) -> str:
+    parts = []
+    for answer, verb in (("yes", "alive"), ("no", "gone")):
+        names = [f"the {one['role']} (pid {one['pid']})" for one in f[answer]]
+        if names:
+            both = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+            parts.append(f"{both} {'is' if len(names) == 1 else 'are'} {verb}")
+    if not parts:
+        return "Whether its processes are alive cannot be told from here: it is not known."
+    rest = "" if f["yes"] else "; whether others of its tree are alive is not known"
+    return f"Right now {' and '.join(parts)}{rest}."

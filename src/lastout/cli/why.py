@@ -1,0 +1,70 @@
+"""`lastout why`: why a run ended, who did it, what was left, and what nobody knows."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from lastout.cli._evidence import JSON, RUN, STATE, document, paragraphs, plain, record
+
+__all__ = ["command"]
+
+
+@click.command("why")
+@RUN
+@click.option("-v", "--verbose", is_flag=True, help="Everything, with the numbers behind it.")
+@click.option("--timeline/--no-timeline", default=None, help="Draw it (default: on a terminal).")
+@JSON
+@STATE
+def command(
+    run: str, verbose: bool, timeline: bool | None, as_json: bool, state: str | None
+) -> None:
+    """Tell the story of RUN from its record, with the grade of every claim.
+
+    RUN is a run's id, the beginning of one, `last`, or the path of a record.
+
+    Grades: observed (lastout's own eyes), traced (the kernel's tracing saw it), reported (the agent
+    or the owner said so), not reported (nobody knows). Times are seconds since the start.
+
+    \b
+    Examples:
+      lastout why last
+      lastout why 20261130T101500-abcdef --verbose
+      lastout why ./record.jsonl --json | jq '.claims[] | select(.grade == "not reported")'
+    """
+    from lastout.evidence import journal
+    from lastout.evidence.claims import Story
+    from lastout.evidence.now import now
+    from lastout.evidence.why import story
+    from lastout.evidence.words import sentence
+
+    with plain():
+        path = record(run, state)
+        contents = journal.read(path)
+        told = story(contents)
+        present = now(contents)
+        told = Story(told.run, (*told.claims, *present), (*told.headline, *present), told.began_ns)
+        if as_json:
+            click.echo(json.dumps({**document(told), "record": str(path)}, ensure_ascii=True))
+            return
+        click.echo(f"{told.run or path.stem}")
+        click.echo(
+            click.wrap_text(
+                " ".join(sentence(claim.kind, claim.facts) for claim in told.headline),
+                width=96,
+                initial_indent="  ",
+                subsequent_indent="  ",
+            )
+        )
+        click.echo()
+        for line in paragraphs(told, verbose):
+            click.echo(line)
+        if timeline or (timeline is None and sys.stdout.isatty()):
+            from lastout.evidence.timeline.model import picture
+            from lastout.evidence.timeline.terminal import draw
+
+            click.echo()
+            for line in draw(picture(contents)):
+                click.echo(line)

@@ -1,0 +1,90 @@
+"""Waiting for records to appear and to grow: inotify on Linux, a look now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Watch"]
+
+_MODIFY, _MOVED_TO, _CREATE, _ONLYDIR = 0x2, 0x80, 0x100, 0x01000000
+_LOOK_EVERY_S = 0.5
+
+
+class Watch:
+    """Wakes up when something changes in one of its directories. `descriptor` is for select.
+
+    The kernel may merge or drop news (inotify(7)): a wake-up says "look again", never what.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor = -1
+        self._watched: dict[str, int] = {}
+        self._libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+        if self._libc is not None and hasattr(self._libc, "inotify_init1"):
+            self.descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def add(self, directory: str) -> bool:
+        """Watch a directory too; whether it is a new one. Raises OSError where it cannot be."""
+        if directory in self._watched:
+            return False
+        number = -1
+        if self.descriptor >= 0 and self._libc is not None:
+            mask = _MODIFY | _MOVED_TO | _CREATE | _ONLYDIR
+            number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
+            if number < 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), directory)
+        self._watched[directory] = number
+        return True
+
+    def add_runs(self, state: str) -> bool:
+        """Watch a state directory's runs and every day of them; whether one is new."""
+        runs = os.path.join(state, "runs")
+        os.makedirs(runs, mode=0o700, exist_ok=True)
+        new = self.add(runs)
+        with os.scandir(runs) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                        new |= self.add(entry.path)
+        return new
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait for news, at most so long; whether there may be some."""
+        if self.descriptor < 0:
+            time.sleep(_LOOK_EVERY_S if seconds is None else min(seconds, _LOOK_EVERY_S))
+            return True
+        ready, _, _ = select.select([self.descriptor], [], [], seconds)
+        if ready:
+            self.drain()
+        return bool(ready)
+
+    def drain(self) -> None:
+        """Take away the news that are there."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, 65536):
+                pass
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
