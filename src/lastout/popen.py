@@ -12,14 +12,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, Literal
 
-from lastout import supervisor
 from lastout.errors import HandleInert
 from lastout.graces import MARGIN, Graces, resolve
+from lastout.handed import Handed
 from lastout.link import Link, limit_named, pair
 from lastout.outcome import Outcome, decide, identity_of
 from lastout.state import new_run, record_path
@@ -38,11 +39,6 @@ DESCRIPTORS: Final = 2
 _AT_START: Final = 12
 """What a start takes for a moment: those, both ends of three pipes, and the standard library's."""
 
-# The standard library hands its arguments over by position, in an order that is not documented.
-_HANDED = subprocess.Popen._execute_child.__code__.co_varnames[  # type: ignore[attr-defined]
-    1 : subprocess.Popen._execute_child.__code__.co_argcount  # type: ignore[attr-defined]
-]
-
 
 class Popen(subprocess.Popen[AnyStr]):
     """subprocess.Popen, under the supervisor: nobody is left behind, and the end is on record.
@@ -52,6 +48,8 @@ class Popen(subprocess.Popen[AnyStr]):
     those of `open_process`; `stdin_end` is "ignore" here. In a forked child the handle is inert.
     Raises as subprocess does, and Refused or LimitReached.
     """
+
+    _waitpid_lock: threading.Lock  # the standard library's
 
     def __init__(
         self,
@@ -78,6 +76,8 @@ class Popen(subprocess.Popen[AnyStr]):
         self._ending_since: float | None = None
         self._outcome: Outcome | None = None
         self._ours: dict[str, Any] = {
+            "run": self.run,
+            "record": self.record,
             "graces": graces,
             "owner": owner,
             "leftovers": leftovers,
@@ -147,42 +147,18 @@ class Popen(subprocess.Popen[AnyStr]):
         else:
             self._signal_root(sig)
 
-    def _execute_child(self, *handed: Any) -> None:
+    def _execute_child(self, *values: Any) -> None:
         """The standard library's start, with another command. Returns when the root runs."""
-        call = dict(zip(_HANDED, handed, strict=True))
-        words, program = _words(call["args"], call["executable"], call["shell"])
-        argv0, words[0] = words[0], program
-        cwd = call["cwd"]
-        kept = tuple(call["pass_fds"])
+        handed = Handed(values)
         with limit_named(_AT_START):
             ours, theirs = pair()
         try:
             with theirs:
-                command = supervisor.command(
-                    words,
-                    run=self.run,
-                    record=self.record,
-                    control=theirs.fileno(),
-                    close_fds=call["close_fds"],
-                    keep_fds=[fd for fd in kept if fd > 2] if call["close_fds"] else (),
-                    # A session without a terminal; where ours has one, the root must leave it too.
-                    new_session=bool(call["start_new_session"]),
-                    argv0=None if argv0 == program else argv0,
-                    cwd=cwd,
-                    umask=call["umask"] if call["umask"] >= 0 else None,
-                    uid=call["uid"],
-                    gid=call["gid"],
-                    groups=call["gids"],
-                    **self._ours,
-                )
-                call.update(args=command, executable=None, shell=False, cwd=None, umask=-1)
-                call.update(uid=None, gid=None, gids=None)
-                if call["close_fds"]:
-                    call["pass_fds"] = (*kept, theirs.fileno())
-                else:
+                call = handed.with_supervisor(theirs.fileno(), **self._ours)
+                if handed.inherits_all:
                     theirs.set_inheritable(True)
                 with limit_named(_AT_START), _room():
-                    super()._execute_child(*call.values())  # type: ignore[misc]
+                    super()._execute_child(*call)  # type: ignore[misc]
             with limit_named(_AT_START):
                 self._link = Link(ours, os.pidfd_open(self.pid))
         except BaseException:
@@ -191,7 +167,7 @@ class Popen(subprocess.Popen[AnyStr]):
             raise
         _handles.add(self)
         try:
-            self._wait_for_start(os.fsdecode(program), None if cwd is None else os.fsdecode(cwd))
+            self._wait_for_start(handed.program, handed.cwd)
         except BaseException:
             self._abandon()
             raise
@@ -217,7 +193,7 @@ class Popen(subprocess.Popen[AnyStr]):
         return self.returncode
 
     def _wait(self, timeout: float | None) -> int | None:
-        """Called by `wait`. Sleeps on the front's pidfd and the control socket, never in between."""
+        """Called by `wait`. Sleeps on the front's pidfd and the control socket, not in between."""
         if self.returncode is not None:
             return self.returncode
         self._check()
@@ -358,7 +334,7 @@ class Popen(subprocess.Popen[AnyStr]):
         try:
             name = signal.Signals(sig).name.removeprefix("SIG")
         except ValueError:
-            name = "STOP"  # no signal (0), or a real-time one: none that the supervisor has a name of
+            name = "STOP"  # no signal (0) or a real-time one: the supervisor has no name for it
         if name != "STOP" and self._link.send({"cmd": "signal", "name": name}):
             return
         try:
@@ -381,17 +357,6 @@ class Popen(subprocess.Popen[AnyStr]):
             self._link.close_after_fork()
         for stream in (self.stdin, self.stdout, self.stderr):
             _cut_off(stream)
-
-
-def _words(args: Any, executable: Any, shell: bool) -> tuple[list[Any], Any]:
-    """The command's arguments and its program, from what subprocess takes (see its docs)."""
-    if isinstance(args, os.PathLike) and shell:
-        raise TypeError("path-like args is not allowed when shell is true")
-    words = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
-    if shell:
-        words = [executable or "/bin/sh", "-c", *words]
-        return words, words[0]
-    return words, words[0] if executable is None else executable
 
 
 class _room:  # noqa: N801 - used like a function
