@@ -141,7 +141,7 @@ def test_unknown_is_neither_same_nor_different() -> None:
     assert identity.same(one, one) is True
     for part, value in {"pid": 11, "start": 6, "inode": 8, "boot_id": "c", "pidns": 2}.items():
         changed = replace(one, **{part: value})
-        expected = True if part == "start" else False  # the inode is exact; ticks are not
+        expected = part == "start"  # the inode is exact; ticks are not
         assert identity.same(one, changed) is expected, part
     assert identity.same(one, replace(one, inode=0)) is True
     assert identity.same(one, replace(one, inode=0, start=6)) is False
