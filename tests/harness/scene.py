@@ -227,6 +227,12 @@ class Scene:
         """The argv of a program of tests/programs."""
         return [*command(name), *arguments]
 
+    def end(self, member: Member) -> None:
+        """Ends a bystander and reaps it: its pid is free then."""
+        member.dismiss()
+        [popen] = [popen for popen in self._popens if popen.pid == member.pid]
+        popen.wait()
+
     # ---- the end ------------------------------------------------------------------------------
 
     def expect(self, member: Member) -> None:

@@ -35,7 +35,7 @@ def test_an_ancestor_with_another_start_time_is_refused(scene: Scene) -> None:
 
 def test_an_owner_that_is_dead_before_the_start_is_refused(scene: Scene) -> None:
     other = scene.bystander("other")
-    other.dismiss()
+    scene.end(other)
     run = scene.run("root", "--owner", f"{other.pid}:{other.identity.start}")
     run.ends(code=1)
     assert not scene.all("root")

@@ -1,0 +1,135 @@
+"""Our row of the peers' table: in every scenario nobody is left, and the root was asked politely.
+
+R is the root, G a child in its group, E an escapee (setsid and double fork). G and E always ignore
+TERM, INT and HUP. Judged when the front is gone; after the front's own death, when the ladder is over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+
+import pytest
+
+from harness import Scene
+from harness.run import Run
+
+TREE = "[ G ignore ] [daemon E ignore ]"
+OBEYS = f"root term=clean:50:0 stdin=exit:0 {TREE}"
+OBEYS_TERM = f"root term=clean:50:0 {TREE}"
+IGNORES = f"root ignore=INT,HUP note=TERM {TREE}"
+GRACES = (0.2, 0.4, 5.0)
+
+Status = tuple[int | None, int | None]
+
+
+def signalled(number: int) -> Callable[[Run], None]:
+    return lambda run: run.signal(number)  # type: ignore[arg-type]
+
+
+def owner_killed(run: Run) -> None:
+    assert run.owner is not None
+    run.owner.signal(SIGKILL)
+
+
+# name: play, who holds stdin's write end besides the test, what happens, (code, signal) of the
+# front, whether R is asked by SIGTERM
+SCENARIOS: dict[str, tuple[str, str, Callable[[Run], None], Status, bool]] = {
+    "1 TERM, R obeys": (OBEYS_TERM, "", signalled(SIGTERM), (None, SIGTERM), True),
+    "2 TERM, all ignore": (IGNORES, "", signalled(SIGTERM), (None, SIGTERM), True),
+    "3 R exits 7 by itself": (OBEYS_TERM, "", lambda run: None, (7, None), False),
+    "4 owner killed, stdin held, all ignore": (
+        IGNORES, "owner", owner_killed, (None, SIGKILL), True),
+    "4b owner killed, stdin held, R obeys": (OBEYS_TERM, "owner", owner_killed, (0, None), True),
+    "5 owner killed, stdin ends": (IGNORES, "alone", owner_killed, (None, SIGKILL), True),
+    "6 stdin ends, R exits": (OBEYS, "", Run.close_stdin, (0, None), False),
+    "6b stdin ends, all ignore": (IGNORES, "", Run.close_stdin, (None, SIGKILL), True),
+    "8 HUP": (OBEYS_TERM, "", signalled(SIGHUP), (None, SIGHUP), True),
+    "9 INT": (OBEYS_TERM, "", signalled(SIGINT), (None, SIGINT), True),
+}  # fmt: skip
+
+
+def play(scene: Scene, name: str) -> None:
+    tree, stdin, happen, status, asked = SCENARIOS[name]
+    run = scene.run(
+        tree,
+        graces=GRACES,
+        owner=[] if stdin else None,
+        stdin="owner" if stdin == "alone" else "pipe",
+    )
+    pid = run.started["root"]["pid"]
+    scene.until(lambda: any(m.pid == pid for m in scene.all("root")), "the tree is there")
+    root = next(m for m in scene.all("root") if m.pid == pid)
+    if name.startswith("3"):
+        root.tell("exit 7")
+    happen(run)
+    ended = run.wait()
+    run.nobody_left()
+    assert (ended.code, ended.signal) == status, str(run)
+    assert root.arrivals(SIGTERM) == (1 if asked else 0), root
+    if asked and "clean:" in tree:
+        assert "cleaned" in root.notes, "and had its grace"
+    assert run.events[-1]["event"] == "tree-gone"
+
+
+def play_wrapper_killed(scene: Scene, who: str) -> None:
+    run = scene.run(OBEYS_TERM, graces=GRACES)
+    pid = run.started["root"]["pid"]
+    scene.until(lambda: any(m.pid == pid for m in scene.all("root")), "the tree is there")
+    root = next(m for m in scene.all("root") if m.pid == pid)
+    others = [m for m in scene.members if m.role in ("G", "E") and not m.gone]
+    front, keeper = run.front, run.keeper
+    if "keeper" in who:
+        keeper.signal(SIGKILL)
+    if "front" in who:
+        front.signal(SIGKILL)
+    run.wait()
+    keeper.wait_gone()
+    root.wait_gone()
+    if who == "front":
+        assert "cleaned" in root.notes, "the keeper gave it SIGTERM and its grace"
+    else:
+        assert "cleaning" not in root.notes, "the kernel ended it at once"
+    if who == "front and keeper":
+        # The others are what nobody can promise: the test ends them.
+        for member in others:
+            member.dismiss()
+    run.nobody_left()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nobody_left(scene: Scene, name: str) -> None:
+    play(scene, name)
+
+
+@pytest.mark.parametrize("who", ["front", "keeper", "front and keeper"])
+def test_nobody_left_7_the_wrapper_itself_is_killed(scene: Scene, who: str) -> None:
+    play_wrapper_killed(scene, who)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nobody_left_in_twenty_rounds(scene: Scene, name: str) -> None:
+    for _ in range(20):
+        play(scene, name)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("who", ["front", "keeper", "front and keeper"])
+def test_nobody_left_7_in_twenty_rounds(scene: Scene, who: str) -> None:
+    for _ in range(20):
+        play_wrapper_killed(scene, who)
+
+
+def test_the_payload_itself_would_be_left(scene: Scene) -> None:
+    """Without a supervisor G and E live on: the table's first row, so that ours means something."""
+    popen = scene._start([*scene.program("actor"), *OBEYS_TERM.split()[0:]])
+    root = scene.member("root")
+    root.signal(SIGTERM)
+    os.waitpid(popen.pid, 0)
+    popen.returncode = 0
+    left = [scene.member("G"), scene.member("E")]
+    assert all(member.alive() for member in left)
+    for member in left:
+        member.dismiss()
