@@ -188,6 +188,7 @@ static _Noreturn void die_by(int signo)
 static _Noreturn void end(void)
 {
     const struct board *b = run.board;
+    if (b->final) cgroup_dismiss_guard();
     flush_lines();
     if (b->exit_status) {
         /* Whoever holds the control socket has been told there: stderr is the command's. */

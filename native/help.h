@@ -8,6 +8,7 @@
 "  --owner PID:START | none   whose death stops the run (default: the parent's)\n" \
 "  --stdin-end stop | ignore  whether the end of stdin stops it (default: stop)\n" \
 "  --leftovers stop | wait    what to do with processes that outlive CMD (default: stop)\n" \
+"  --contain TIER             subreaper (default), cgroup, pidns: how what it starts is held; see doctor\n" \
 "  --timeout S                stop after S seconds; exit status 124\n" \
 "  --budget NAME              graces that fit a host: default mcp acp codex-sdk jupyter claude-sdk trio instant\n" \
 "  --stdin-grace S --term-grace S --reap-bound S   (1, 3, 1.5; at most 10, 30, 5)\n" \

@@ -44,10 +44,13 @@ struct member {
     uid_t uid;
     int threads, tty;
     uint64_t parent_start;               /* of the process in whose list of children it was found; 0: ours */
+    bool in_cgroup;                      /* found there, not below us */
     char state, name[64];
 };
 
 /* ---- spec: what argv asked for ---------------------------------------------------------------------------------- */
+
+enum contain { CONTAIN_SUBREAPER, CONTAIN_CGROUP, CONTAIN_PIDNS };
 
 enum terminal { TERMINAL_NONE = 1, TERMINAL_FOREGROUND = 2, TERMINAL_SHARED = 3 };
 
@@ -65,6 +68,7 @@ struct spec {
     bool owner_none, owner_told;
     struct ident owner;
     int control;
+    enum contain contain;
     bool stdin_stops, leftovers_wait, close_fds, new_session;
     uint64_t forward;                    /* bit n-1 is signal n */
     int keep[64], keeps;
@@ -107,7 +111,7 @@ struct board {
     const char *volatile child_step;     /* how far the child came before its exec, and why no further */
     volatile int child_error;
     int exit_status;                     /* of a run that did not start; 0: it did */
-    struct ident front, keeper, root;
+    struct ident front, keeper, root, init;
     pid_t root_group;                    /* 0: the root shares the front's group */
     int root_status;                     /* raw wait status, set before the reap */
     char exec_error[512];
@@ -119,7 +123,7 @@ struct board {
 
 /* ---- the run, as each of the two processes sees it --------------------------------------------------------------- */
 
-enum role { FRONT, KEEPER };
+enum role { FRONT, KEEPER, GUARD };
 
 struct run {
     const struct spec *spec;
@@ -128,8 +132,9 @@ struct run {
     bool driver;                         /* this process runs the ladder */
     enum terminal terminal;
     uint64_t ignored;                    /* HUP, INT, QUIT that were ignored at the start: bit n-1 is signal n */
-    pid_t front_group, keeper, scribe;
+    pid_t front_group, keeper, scribe, guard;
     int signals, peer, control, record, lock, null;
+    int init;                            /* keeper: socket to the init of the pid namespace */
     int front_pidfd, root_pidfd, owner_pidfd, parent_pidfd;
     const char *owner_watch;             /* told, parent, none */
     struct ident owner, parent;
@@ -206,11 +211,30 @@ bool spawn_root(void);                                       /* keeper: fills th
 void started_line(void);
 void remember_arguments(int argc, char **argv);
 void forget_arguments(void);                                 /* names of the agent leave our command line */
+void close_all_but(int *keep, int n);                        /* above 2; sorts the list */
+const char *read_text(const char *path, char *b, size_t size);   /* NULL when it cannot be read or is empty */
+pid_t start_child(pid_t parent, int *pidfd);
 void release_descriptors(void);                              /* closes what we inherited for the root, but 0-2 */
 void release_stdio(bool keep_stdin);                         /* /dev/null takes the place of 0-2 */
 _Noreturn void bail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void refuse(int status, const char *event, const char *reason, int error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* ---- tiers ------------------------------------------------------------------------------------------------------------ */
+
+extern char cgroup_path[4096];                               /* the run's own; empty without this tier */
+extern uint64_t cgroup_id;
+void cgroup_prepare(void);                                   /* ends the process when it cannot be had */
+bool cgroup_join(void);                                      /* the child, before its exec */
+bool cgroup_kill(void);
+bool cgroup_remove(void);                                    /* true: it is gone, nothing lives in it */
+bool cgroup_holds(pid_t);
+int cgroup_members(pid_t *out, int max);
+int cgroup_events(void);                                     /* a descriptor for POLLPRI */
+int cgroup_descriptors(int *out);                            /* 4 of them, -1 where there is none */
+void cgroup_dismiss_guard(void);
+pid_t pidns_start(void);                                     /* the root; 0 or -1: not started */
+bool pidns_read(void);                                       /* true: the root has gone and others have not */
 
 /* ---- processes and the tree ------------------------------------------------------------------------------------------ */
 
@@ -220,6 +244,7 @@ uint64_t pidfd_inode(int pidfd);
 int pidfd_open_(pid_t);
 bool dead(const struct member *);                            /* Z with no other thread, or X */
 int own_children(pid_t *out, int max);
+int children_of(const struct member *, pid_t *out, int max);
 bool is_foreign(pid_t);                                      /* our child, but no member */
 enum { WALK_LIVING, WALK_DEAD_TOO, WALK_VISIT_FIRST };      /* the last: before its children are looked up */
 bool walk_tree(void (*visit)(const struct member *, void *), void *, int how);           /* false: cut */
@@ -228,6 +253,8 @@ int signal_member(const struct member *, const int *signals, int count);        
 enum reap_result { TREE_EMPTY, ONLY_ROOT, TREE_LIVES };
 enum reap_result reap(bool hold_root);                       /* what ended; tells the root's end before its reap */
 void reap_root(void);
+int wait_status(const siginfo_t *);                          /* as wait(2) has it */
+void note_root_end(int status);                              /* notes and tells it */
 int kill_round(void);                                        /* how many members were newly killed */
 void stop_walk_and_kill(void);
 void forget_kills(void);
@@ -259,9 +286,11 @@ void kill_line(void);
 void leftovers_line(void);
 void list_line(void);
 void unproven_line(const char *why, bool keeper_stays, bool look);
-void gone_line(bool late, bool by_list, int64_t stop_ms);
+void gone_line(bool late, const char *proof, int64_t stop_ms);
 void takeover_line(const char *why, int keeper_status);
 bool leftover_named(pid_t);
+struct rusage;
+void reaped_line(const char *who, pid_t, int status, const struct rusage *);
 
 /* ---- the two loops ------------------------------------------------------------------------------------------------------ */
 

@@ -84,7 +84,7 @@ void line_begin_at(const char *event, int64_t boottime_ns)
     text("{\"v\":1");
     line_str("event", event);
     line_str("run", run.spec->run);
-    line_str("from", run.role == FRONT ? "front" : "keeper");
+    line_str("from", run.role == FRONT ? "front" : run.role == KEEPER ? "keeper" : "guard");
     line_int("seq", ++seq);
     line_int("boottime_ns", boottime_ns);
     wall_time(when, sizeof when);

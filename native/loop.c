@@ -162,7 +162,10 @@ void front_is_lost(void)
     if (run.board->stage < UNPROVEN) stop_for(PEER_LOST, "front");
 }
 
-enum { SIGNALS, PEER, FRONT_END, OWNER, PARENT, STDIN, CONTROL, DEADLINE, SOURCES };
+static void take_init(void);
+static void take_cgroup(void);
+
+enum { SIGNALS, PEER, FRONT_END, OWNER, PARENT, STDIN, CONTROL, DEADLINE, INIT, CGROUP, SOURCES };
 
 static void fill(struct pollfd *p, bool control_waits)
 {
@@ -175,6 +178,8 @@ static void fill(struct pollfd *p, bool control_waits)
     p[OWNER].fd = run.owner_pidfd;
     p[PARENT].fd = run.parent_pidfd;
     p[DEADLINE].fd = deadline_timer;
+    p[INIT].fd = run.init;
+    if (run.driver) p[CGROUP] = (struct pollfd){cgroup_events(), POLLPRI, 0};
     if (run.watch_stdin) p[STDIN] = (struct pollfd){0, POLLRDHUP, 0};
     if (reads_control || control_waits) p[CONTROL].fd = run.control;
     p[CONTROL].events = (short)((reads_control ? POLLIN : 0) | (control_waits ? POLLOUT : 0));
@@ -200,24 +205,39 @@ void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
         if (p[STDIN].revents) run.watch_stdin = false, stop_for(STDIN_ENDED, NULL);
         if (p[CONTROL].revents & ~POLLOUT) take_control();
         if (p[DEADLINE].revents) take_deadline();
+        if (p[INIT].revents) take_init();
+        if (p[CGROUP].revents) take_cgroup();
         if (p[FRONT_END].revents) front_is_lost();
     }
 }
 
 /* ---- the driver ---- */
 
-static void root_has_ended(enum reap_result *left)
+/* Nothing is left: below us, and in the run's cgroup. */
+static enum reap_result reap_and_remove(bool hold_root)
+{
+    enum reap_result left = reap(hold_root);
+    return left == TREE_EMPTY && cgroup_path[0] && !cgroup_remove() ? TREE_LIVES : left;
+}
+
+static void let_stdin_go(void)
 {
     release_stdio(false);                /* the owner's next write gets EPIPE, not a full pipe */
     run.watch_stdin = false;
-    if (*left == ONLY_ROOT) return;
+}
+
+/* The root has ended, others have not. */
+static enum reap_result others_live(void)
+{
+    enum reap_result left = TREE_LIVES;
     if (run.board->stage < STOP_KILL) leftovers_line();      /* after that they are not left over but being ended */
     if (run.spec->leftovers_wait && run.board->stage == RUNNING) {
         reap_root();
-        *left = reap(false);
+        left = reap_and_remove(false);
     } else if (run.board->stage == RUNNING) stop_for(ROOT_EXITED, NULL);
     else stop_root_ended();
     wake_peer();
+    return left;
 }
 
 static bool look(void)
@@ -225,15 +245,30 @@ static bool look(void)
     struct board *b = run.board;
     bool ended_before = b->root_exited;
     run.child_ended = false;
-    enum reap_result left = reap(b->stage < STOP_KILL);
-    if (b->root_exited && !ended_before) root_has_ended(&left);
+    enum reap_result left = reap_and_remove(b->stage < STOP_KILL);
+    bool ended_now = b->root_exited && !ended_before;
+    if (ended_now) let_stdin_go();
     if (left == ONLY_ROOT) {
         reap_root();
-        left = reap(false);
+        left = reap_and_remove(false);
     }
+    if (left == TREE_LIVES && ended_now) left = others_live();
     if (left != TREE_EMPTY) return false;
     stop_tree_empty();
     return true;
+}
+
+static void take_init(void)
+{
+    bool ended_before = run.board->root_exited, others = pidns_read();
+    if (run.board->root_exited && !ended_before) let_stdin_go(), wake_peer();
+    if (others) others_live();
+}
+
+static void take_cgroup(void)
+{
+    char text[256];
+    if (pread(cgroup_events(), text, sizeof text, 0) >= 0) run.child_ended = true;     /* read, it waits for the next change */
 }
 
 bool drive_step(int64_t now)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct run run = {.signals = -1, .peer = -1, .control = -1, .record = -1, .lock = -1, .null = -1, .front_pidfd = -1, .root_pidfd = -1,
+struct run run = {.signals = -1, .peer = -1, .control = -1, .record = -1, .lock = -1, .null = -1, .front_pidfd = -1, .root_pidfd = -1, .init = -1,
                   .owner_pidfd = -1, .parent_pidfd = -1};
 
 static struct spec spec;
@@ -98,6 +98,7 @@ int main(int argc, char **argv)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         refuse(EXIT_NOT_STARTED, "failed", "setup", errno, "socketpair: %s", strerror(errno));
     remember_arguments(argc, argv);
+    if (spec.contain == CONTAIN_CGROUP) cgroup_prepare();
     run.keeper = fork();
     if (run.keeper < 0) refuse(EXIT_NOT_STARTED, "failed", "fork", errno, "not started: fork: %s", strerror(errno));
     run.peer = pair[run.keeper ? 0 : 1];

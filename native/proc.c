@@ -50,6 +50,7 @@ bool read_member(pid_t pid, struct member *m)
     m->name[n] = 0;
     char *p = close_ + 2;
     m->id.pid = pid;
+    m->in_cgroup = false;
     m->id.inode = 0;
     m->uid = 0;
     m->state = *p++;
@@ -104,7 +105,7 @@ int own_children(pid_t *out, int max)
 }
 
 /* Every thread has children of its own. */
-static int children_of(const struct member *m, pid_t *out, int max)
+int children_of(const struct member *m, pid_t *out, int max)
 {
     char path[96];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)m->id.pid, (int)m->id.pid);
@@ -136,7 +137,7 @@ static void read_uid(struct member *m)
 
 bool is_foreign(pid_t pid)
 {
-    if (pid == run.scribe || (run.role == FRONT && pid == run.keeper)) return true;
+    if (pid == run.scribe || (run.guard > 0 && pid == run.guard) || (run.role == FRONT && pid == run.keeper)) return true;
     for (int i = 0; i < run.foreigns; i++)
         if (run.foreign[i] == pid) return true;
     return false;
@@ -154,6 +155,21 @@ static int enqueue(int tail, const pid_t *pids, int n, uint64_t parent_start)
     return tail;
 }
 
+/* Whoever is in the run's cgroup and was not found below us. */
+static void walk_cgroup(void (*visit)(const struct member *, void *), void *data, int known)
+{
+    int n = cgroup_members(few, MAX_PIDS);
+    for (int i = 0; i < n; i++) {
+        struct member m;
+        int k = 0;
+        while (k < known && queue[k].pid != few[i]) k++;
+        if (k < known || !read_member(few[i], &m) || dead(&m) || !cgroup_holds(few[i])) continue;
+        m.in_cgroup = true;
+        read_uid(&m);
+        visit(&m, data);
+    }
+}
+
 /* Parents before children; below a process that ended meanwhile nothing is lost: its children are ours by now, and the next
  * walk finds them. False: the list did not hold everything. */
 bool walk_tree(void (*visit)(const struct member *, void *), void *data, int how)
@@ -163,13 +179,14 @@ bool walk_tree(void (*visit)(const struct member *, void *), void *data, int how
         struct member m;
         if (is_foreign(queue[head].pid) || !read_member(queue[head].pid, &m)) continue;
         m.parent_start = queue[head].parent_start;
-        bool wanted = !dead(&m) || how == WALK_DEAD_TOO;
+        bool wanted = (!dead(&m) || how == WALK_DEAD_TOO) && queue[head].pid != run.board->init.pid;
         if (how == WALK_VISIT_FIRST && wanted) visit(&m, data);
         tail = enqueue(tail, few, children_of(&m, few, MAX_PIDS), m.id.start);
         if (how == WALK_VISIT_FIRST || !wanted) continue;
         read_uid(&m);
         visit(&m, data);
     }
+    if (cgroup_path[0]) walk_cgroup(visit, data, tail);
     return tail < MAX_PIDS;
 }
 
@@ -180,6 +197,7 @@ static bool pinned_in_place(const struct member *m)
 {
     struct member again, parent;
     if (!read_member(m->id.pid, &again) || again.id.start != m->id.start) return false;
+    if (m->in_cgroup) return cgroup_holds(m->id.pid);
     if (again.ppid == getpid()) return true;
     return again.ppid == m->ppid && read_member(m->ppid, &parent) && parent.id.start == m->parent_start;
 }

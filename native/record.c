@@ -161,7 +161,7 @@ void pump_record(void)
     if (!unwritten_lines() || run.scribe) return;
     /* While the front adopts a tree, every child of it must be a member: lines wait in the ring. */
     if (run.role == FRONT && run.driver && run.board->stage != DONE && run.board->stage != UNPROVEN) return;
-    if (run.role == KEEPER) {
+    if (run.role != FRONT) {
         write_rings();
         return;
     }

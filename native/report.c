@@ -169,7 +169,7 @@ void unproven_line(const char *why, bool keeper_stays, bool look)
     line_end();
 }
 
-void gone_line(bool late, bool by_list, int64_t stop_ms)
+void gone_line(bool late, const char *proof, int64_t stop_ms)
 {
     line_begin("tree-gone");
     line_array("stopped");
@@ -180,7 +180,7 @@ void gone_line(bool late, bool by_list, int64_t stop_ms)
     line_int("reaped_count", totals.reaped);
     line_int("rounds", totals.rounds);
     line_int("remaining", 0);
-    line_str("proof", by_list ? "listing" : "echild");
+    line_str("proof", proof);
     line_bool("late", late);
     line_int("stop_ms", stop_ms);
     line_end();

@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-static pid_t keeper_pid;
+static pid_t parent_pid;                 /* the keeper, or the init in a pid namespace */
 
 static void close_from(int low, int high)
 {
@@ -34,7 +34,7 @@ static void sort(int *a, int n)
 }
 
 /* Close all above 2 but those: the root has what it inherited, and a copy here would hide the end of a pipe. */
-static void close_all_but(int *keep, int n)
+void close_all_but(int *keep, int n)
 {
     int next = 3;
     sort(keep, n);
@@ -49,7 +49,8 @@ static void close_all_but(int *keep, int n)
 void release_descriptors(void)
 {
     int keep[] = {run.signals, run.peer, run.control, run.record, run.lock, run.null, run.front_pidfd, run.root_pidfd, run.owner_pidfd,
-                  run.parent_pidfd};
+                  run.parent_pidfd, run.init, -1, -1, -1, -1};
+    cgroup_descriptors(&keep[sizeof keep / sizeof *keep - 4]);
     close_all_but(keep, sizeof keep / sizeof *keep);
 }
 
@@ -106,6 +107,7 @@ static int child(void *unused)
     const struct spec *s = run.spec;
     (void)unused;
     signals_to_default();
+    if (s->contain == CONTAIN_CGROUP) TRY("join the cgroup", !cgroup_join());
     if (run.terminal == TERMINAL_NONE) TRY("setsid", setsid() < 0);
     else TRY("setpgid", setpgid(0, run.front_group));
     for (int i = 0; i < s->nlimits; i++) {
@@ -126,7 +128,7 @@ static int child(void *unused)
     /* Last: a change of credentials clears it. The keeper has one thread, so its end is what this waits for; it may have
      * ended before it was armed. */
     TRY("prctl", prctl(PR_SET_PDEATHSIG, SIGKILL));
-    if (getppid() != keeper_pid) _exit(EXIT_NOT_STARTED);
+    if (getppid() != parent_pid) _exit(EXIT_NOT_STARTED);
     run.board->child_step = "exec";
     if (s->argv0) {
         char *argv0 = s->argv[0];
@@ -150,10 +152,11 @@ enum { SHARE = 0 };
 enum { SHARE = CLONE_VM };
 #endif
 
-static pid_t start_child(int *pidfd)
+pid_t start_child(pid_t parent, int *pidfd)
 {
     static _Alignas(16) char stack[96 * 1024];
-    return clone(child, stack + sizeof stack, SHARE | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, NULL, pidfd);
+    parent_pid = parent;
+    return clone(child, stack + sizeof stack, SHARE | CLONE_VFORK | (pidfd ? CLONE_PIDFD : 0) | SIGCHLD, NULL, pidfd);
 }
 
 bool spawn_root(void)
@@ -161,13 +164,12 @@ bool spawn_root(void)
     struct board *b = run.board;
     const struct spec *s = run.spec;
     int pidfd = -1, clone_error;
-    keeper_pid = getpid();
     pid_t pid = -1;
     b->child_error = 0;
     b->child_step = "note in the lock file";
     if (run.lock < 0 || lock_note()) {
         b->child_step = "fork";
-        pid = start_child(&pidfd);
+        pid = s->contain == CONTAIN_PIDNS ? pidns_start() : start_child(getpid(), &pidfd);
     }
     clone_error = errno;
     if (pid > 0 && !b->child_error) {
@@ -180,15 +182,16 @@ bool spawn_root(void)
         b->stage = RUNNING;
         return true;
     }
-    if (pid > 0) waitpid(pid, NULL, __WALL);
-    int error = pid > 0 ? b->child_error : clone_error;
+    if (pid > 0 && run.init < 0) waitpid(pid, NULL, __WALL);
+    if (cgroup_path[0]) cgroup_remove();
+    int error = b->child_error ? b->child_error : clone_error;
     const char *step = b->child_step;
     bool exec = !strcmp(step, "exec");
     int status = !exec ? EXIT_NOT_STARTED : error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
     snprintf(b->exec_error, sizeof b->exec_error, exec ? "cannot execute '%.200s': %s" : "not started: %.200s: %s",
              exec ? s->argv[0] : step, strerror(error));
     line_begin("failed");
-    line_str("reason", exec ? "exec" : strcmp(step, "fork") ? "setup" : "fork");
+    line_str("reason", exec ? "exec" : !strcmp(step, "fork") ? "fork" : strstr(step, "namespace") || strstr(step, "cgroup") ? "contain" : "setup");
     line_str("step", step);
     line_int("errno", error);
     line_str("message", b->exec_error);

@@ -184,6 +184,14 @@ static bool choice(const char *option, const char *text, const char *yes, const 
     return !strcmp(text, yes);
 }
 
+static enum contain tier(const char *name)
+{
+    if (!strcmp(name, "cgroup")) return CONTAIN_CGROUP;
+    if (!strcmp(name, "pidns")) return CONTAIN_PIDNS;
+    if (strcmp(name, "subreaper")) bail(EXIT_NOT_STARTED, "--contain is subreaper, cgroup or pidns, not '%s'", name);
+    return CONTAIN_SUBREAPER;
+}
+
 /* One option with a value. False: there is no such option. */
 static bool option(struct spec *s, const char *o, const char *v)
 {
@@ -196,6 +204,7 @@ static bool option(struct spec *s, const char *o, const char *v)
     else if (IS("--record")) s->record = v;
     else if (IS("--control")) s->control = descriptor(o, v);
     else if (IS("--stdin-end")) s->stdin_stops = choice(o, v, "stop", "ignore");
+    else if (IS("--contain")) s->contain = tier(v);
     else if (IS("--leftovers")) s->leftovers_wait = choice(o, v, "wait", "stop");
     else if (IS("--timeout")) s->timeout_ms = milliseconds(o, v, 2000000);
     else if (IS("--budget")) parse_budget(s, v);
@@ -258,6 +267,8 @@ void spec_parse(struct spec *s, int argc, char **argv)
     s->argv = argv + i;
     s->argc = argc - i;
     if ((s->lock != NULL) != (s->epoch >= 0)) bail(EXIT_NOT_STARTED, "--lock and --epoch go together");
+    if (s->contain == CONTAIN_PIDNS && s->leftovers_wait)
+        bail(EXIT_NOT_STARTED, "--leftovers wait does not go with --contain pidns: the namespace's init reaps them unseen");
     if (s->key && strlen(s->key) > 1024) bail(EXIT_NOT_STARTED, "--key is at most 1024 bytes");
     if (!s->run[0]) snprintf(s->run, sizeof s->run, "r%llx-%d", (unsigned long long)boot_ns() / 1000, (int)getpid());
 }

@@ -81,13 +81,19 @@ void release_stdio(bool keep_stdin)
     for (int fd = keep_stdin ? 1 : 0; fd < 3; fd++) dup2(run.null, fd);
 }
 
-static const char *read_text(const char *path, char *b, size_t size)
+const char *read_text(const char *path, char *b, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, b, size - 1);
     if (fd >= 0) close(fd);
     if (n <= 0) return NULL;
     b[n] = 0;
+    return b;
+}
+
+static const char *first_line(const char *path, char *b, size_t size)
+{
+    if (!read_text(path, b, size)) return NULL;
     b[strcspn(b, "\n")] = 0;
     return b;
 }
@@ -151,7 +157,7 @@ void started_line(void)
     line_int("uid", s->set_uid ? s->uid : getuid());
     line_int("gid", s->set_gid ? s->gid : getgid());
     line_str("host", uname(&host) ? NULL : host.nodename);
-    line_str("boot_id", read_text("/proc/sys/kernel/random/boot_id", text, sizeof text));
+    line_str("boot_id", first_line("/proc/sys/kernel/random/boot_id", text, sizeof text));
     line_int("pidns", stat("/proc/self/ns/pid", &ns) ? 0 : (int64_t)ns.st_ino);
     line_int("stdin_grace_ms", g->stdin_ms);
     line_int("term_grace_ms", g->term_ms);
@@ -162,7 +168,12 @@ void started_line(void)
     line_str("stdin_end", s->stdin_stops ? "stop" : "ignore");
     line_str("leftovers", s->leftovers_wait ? "wait" : "stop");
     line_int("terminal", run.terminal);
-    line_str("contain", "subreaper");
+    line_str("contain", s->contain == CONTAIN_CGROUP ? "cgroup" : s->contain == CONTAIN_PIDNS ? "pidns" : "subreaper");
+    if (s->contain == CONTAIN_PIDNS) line_ident("init", &b->init);
+    if (s->contain == CONTAIN_CGROUP) {
+        line_str("cgroup", cgroup_path);
+        line_int("cgroup_id", (int64_t)cgroup_id);
+    }
     line_int("inherited_children", run.foreigns);
     line_end();
 }

@@ -78,8 +78,10 @@ static void enter_kill(void)
     b->kill_due = now;
     b->stage = STOP_KILL;
     set_due(now + stop.graces.reap_ms * MS);
-    stop.next_round = now;
     stop.half_due = 0;
+    stop.next_round = now;
+    /* With its init the root would end unseen: it goes first, and has a moment to be reported. */
+    if (b->init.pid && root_lives() && !signal_root((int[]){SIGKILL}, 1)) stop.next_round = now + 50 * MS;
 }
 
 /* m: the stop that begins here, told between the act and its own line; NULL when it began before. */
@@ -197,7 +199,8 @@ void stop_tree_empty(void)
     bool late = b->stage == UNPROVEN;
     if (b->stage >= STOP_KILL && !stop.kill_told) kill_line();
     say_what_was_dropped();
-    gone_line(late, run.role == FRONT && run.foreigns, stop.begin ? (now_ns() - stop.begin) / MS : 0);
+    const char *proof = cgroup_path[0] ? "cgroup" : b->init.pid ? "pidns" : run.role == FRONT && run.foreigns ? "listing" : "echild";
+    gone_line(late, proof, stop.begin ? (now_ns() - stop.begin) / MS : 0);
     b->final = true;
     b->stage = DONE;
 }
@@ -207,10 +210,11 @@ void stop_tree_empty(void)
 static void kill_step(int64_t now)
 {
     struct board *b = run.board;
-    if (now < stop.next_round) return;
+    if (now < stop.next_round && !(b->init.pid && b->root_exited)) return;
     b->rounds = ++totals.rounds;
     /* In a quiet round, too: what is not our child yet may wait below somebody who is killed and not dead. */
     if (totals.rounds > WALK_AFTER_ROUNDS && stop.quiet_rounds % 5 == 0) stop_walk_and_kill();
+    if (cgroup_path[0] && stop.quiet_rounds % 5 == 0) cgroup_kill();
     int fresh = kill_round();
     stop.quiet_rounds = fresh ? 0 : stop.quiet_rounds + 1;
     int64_t rest = b->stage == UNPROVEN && stop.quiet_rounds > 5 ? 1000 : stop.quiet_rounds > 5 ? 10 : 1;

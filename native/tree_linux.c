@@ -42,7 +42,7 @@ void note_stopped(const struct ident *id)
 
 /* ---- reaping ---- */
 
-static void reaped_line(const char *who, pid_t pid, int status, const struct rusage *u)
+void reaped_line(const char *who, pid_t pid, int status, const struct rusage *u)
 {
     line_begin("reaped");
     line_int("pid", pid);
@@ -69,6 +69,7 @@ static pid_t reap_one(pid_t pid)
         reaped_line("root", got, status, &u);
         return got;
     }
+    if (got == run.board->init.pid) return got;              /* ours, not a member */
     totals.reaped++;
     if (killing && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
         totals.killed++;
@@ -78,21 +79,31 @@ static pid_t reap_one(pid_t pid)
     return got;
 }
 
+int wait_status(const siginfo_t *info)
+{
+    return info->si_code == CLD_EXITED ? (info->si_status & 0xff) << 8 : info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
+}
+
+void note_root_end(int status)
+{
+    struct board *b = run.board;
+    b->root_status = status;
+    b->root_first = b->stage == RUNNING || b->stage == STARTING;
+    b->root_exited = true;
+    line_begin("root-exited");
+    line_int("pid", b->root.pid);
+    line_status(status);
+    line_end();
+}
+
 /* The root's end is seen and told before the reap: from here on the board knows its status whatever becomes of us. */
 static void look_at_root(void)
 {
     struct board *b = run.board;
     siginfo_t info = {0};
-    if (!b->root_known || b->root_exited || waitid(P_PID, (id_t)b->root.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) ||
-        info.si_pid != b->root.pid) return;
-    b->root_status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8
-                   : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
-    b->root_first = (b->stage == RUNNING || b->stage == STARTING) && !b->front_signalled;
-    b->root_exited = true;
-    line_begin("root-exited");
-    line_int("pid", b->root.pid);
-    line_status(b->root_status);
-    line_end();
+    if (!b->root_known || b->root_exited || b->init.pid) return;          /* below an init it is the init's to look at */
+    if (!waitid(P_PID, (id_t)b->root.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && info.si_pid == b->root.pid)
+        note_root_end(wait_status(&info));
 }
 
 static enum reap_result reap_by_list(bool hold_root)
@@ -102,7 +113,10 @@ static enum reap_result reap_by_list(bool hold_root)
     bool root_held = false;
     for (int i = 0; i < n; i++) {
         if (is_foreign(kids[i])) continue;
-        if (hold_root && kids[i] == b->root.pid && !b->root_reaped) root_held = true;
+        bool root = kids[i] == b->root.pid && !b->root_reaped && !b->init.pid;
+        if (root) look_at_root();        /* it may have ended since */
+        if (root && !b->root_exited) living++;
+        else if (root && hold_root) root_held = true;
         else if (reap_one(kids[i]) == 0) living++;
     }
     if (living) return TREE_LIVES;
@@ -113,7 +127,7 @@ static enum reap_result reap_by_list(bool hold_root)
  * record says so. */
 static bool only_foreign_left(void)
 {
-    if (!run.foreigns && !run.scribe) return false;
+    if (!run.foreigns && !run.scribe && run.guard <= 0) return false;
     return reap_by_list(false) == TREE_EMPTY && reap_by_list(false) == TREE_EMPTY;
 }
 
@@ -121,15 +135,15 @@ enum reap_result reap(bool hold_root)
 {
     struct board *b = run.board;
     look_at_root();
-    if (run.role == FRONT && (run.foreigns || run.scribe)) {
+    if (run.role == FRONT && (run.foreigns || run.scribe || run.guard > 0)) {
         record_scribe_ended();
-        enum reap_result r = reap_by_list(hold_root && b->root_exited);
+        enum reap_result r = reap_by_list(hold_root);
         return r == TREE_EMPTY && !only_foreign_left() ? TREE_LIVES : r;
     }
-    if (hold_root && b->root_exited && !b->root_reaped) return reap_by_list(true);
+    if (hold_root && b->root_exited && !b->root_reaped && !b->init.pid) return reap_by_list(true);
     for (;;) {
         siginfo_t info = {0};
-        if ((b->root_known && !b->root_reaped) || b->stage >= STOP_KILL) {   /* see it before it is gone */
+        if ((b->root_known && !b->root_reaped && !b->init.pid) || b->stage >= STOP_KILL) {   /* see it before it is gone */
             if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL)) return errno == ECHILD ? TREE_EMPTY : TREE_LIVES;
             if (!info.si_pid) return TREE_LIVES;
             look_at_root();
@@ -145,7 +159,7 @@ enum reap_result reap(bool hold_root)
 void reap_root(void)
 {
     look_at_root();
-    if (run.board->root_exited && !run.board->root_reaped) reap_one(run.board->root.pid);
+    if (run.board->root_exited && !run.board->root_reaped && !run.board->init.pid) reap_one(run.board->root.pid);
 }
 
 /* ---- SIGKILL ---- */

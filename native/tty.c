@@ -3,6 +3,6 @@
 
 enum terminal terminal_case(const struct spec *s, const struct member *self)
 {
-    if (s->new_session || !self->tty) return TERMINAL_NONE;
+    if (s->new_session || s->contain == CONTAIN_PIDNS || !self->tty) return TERMINAL_NONE;
     return TERMINAL_SHARED;
 }
