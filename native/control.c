@@ -13,7 +13,7 @@ static char buffer[MAX_COMMAND];
 static size_t have;
 static bool discarding;                  /* the rest of a line that was too long */
 
-static void error_line(const char *message)
+void error_line(const char *message)
 {
     line_begin("error");
     line_str("message", message);
@@ -135,7 +135,8 @@ static const char *command(const char *line, void (*deliver)(const struct messag
     if (*space(p + 1)) return "more than one JSON object in a line";
     if (!strcmp(cmd, "stop")) m.kind = M_STOP;
     else if (!strcmp(cmd, "list")) m.kind = M_LIST;
-    else if (!strcmp(cmd, "acknowledge")) return "no exit is being observed";
+    else if (!strcmp(cmd, "acknowledge")) m.kind = M_ACKNOWLEDGE;
+    else if (!strcmp(cmd, "drop")) m.kind = M_DROP;
     else if (!strcmp(cmd, "deadline")) {
         if (boottime < 0) return "deadline needs boottime_ns, 0 or more";
         m.kind = M_DEADLINE;
@@ -145,7 +146,7 @@ static const char *command(const char *line, void (*deliver)(const struct messag
         m.signo = signal_number(name);
         if (!m.signo) return "signal needs the name of one (\"USR1\")";
         if (m.signo == SIGKILL || m.signo == SIGSTOP || m.signo == SIGTERM) return "KILL, STOP and TERM cannot be sent: use stop";
-    } else return "cmd is stop, signal, deadline or list";
+    } else return "cmd is stop, signal, deadline, list, acknowledge or drop";
     deliver(&m);
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* The front: the pid that the caller sees. It relays signals and commands to the keeper, passes lines on, and takes over when
  * the keeper is lost or does not do what it must. */
-#include "lastout.h"
+#include "observe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +36,7 @@ static void take_over(const char *why, int keeper_status, bool overdue)
     if (run.peer >= 0) close(run.peer);
     run.peer = -1;
     takeover_line(why, keeper_status);
+    observe_lost("keeper-lost");          /* it held the root, and took the commands */
     reap(true);                          /* the root ends with the keeper: see it before anybody signals it */
     if (b->stage >= STOP_STDIN) {
         stop_resume(overdue);
@@ -160,7 +161,7 @@ static int64_t front_next_due(void)
 {
     const struct board *b = run.board;
     int64_t due = 0;
-    if (run.driver) due = stop_next_due();
+    if (run.driver) due = drive_next_due();
     else if (b->final || b->stage == UNPROVEN) due = 0;
     else if (b->stage <= RUNNING) due = earlier(front.ack_due, front.kill_due ? front.kill_due + ACK_MS * MS : 0);
     else if (b->stage < STOP_KILL) due = b->kill_due + ACK_MS * MS;

@@ -15,6 +15,7 @@
 "  --forward SIG[,SIG...]     pass these on too (always: USR1 USR2 WINCH CONT)\n" \
 "  --record PATH              append what happens as JSON lines\n" \
 "  --control FD               a socket: the same lines out, commands in\n" \
+"  --observe --observe-bound S   hold CMD unreaped at its end until `acknowledge` or S (1; at most 2) is over\n" \
 "  --run ID --key KEY         names for the record\n" \
 "  --lock PATH --epoch N      hold this lock while anything of the supervisor lives\n" \
 "  --close-fds --keep-fd N    pass on 0, 1, 2 and N only\n" \

@@ -1,5 +1,5 @@
 /* The keeper: parent of the root, owner of the ladder. It touches no file while anything of the tree lives. */
-#include "lastout.h"
+#include "observe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +32,7 @@ _Noreturn void keeper_main(void)
     struct board *b = run.board;
     run.role = KEEPER;
     run.driver = true;
+    if (run.spec->observe) b->observing = OBSERVE_ARMED;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_NAME, "lastout-keeper");
     leave_the_callers_group();

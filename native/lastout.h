@@ -69,7 +69,7 @@ struct spec {
     struct ident owner;
     int control;
     enum contain contain;
-    bool stdin_stops, leftovers_wait, close_fds, new_session;
+    bool stdin_stops, leftovers_wait, close_fds, new_session, observe;
     uint64_t forward;                    /* bit n-1 is signal n */
     int keep[64], keeps;
     int masks[64], nmasks;
@@ -107,6 +107,8 @@ struct board {
     _Atomic uint32_t rounds;             /* the driver's heartbeat in the SIGKILL stage */
     _Atomic bool root_known, root_exited, root_reaped, root_first;   /* root_first: it ended before any stop */
     _Atomic bool swept, root_signalled, final;
+    _Atomic int observing;               /* enum observing */
+    _Atomic int64_t observe_due;         /* CLOCK_MONOTONIC, ns: of the look that is going on */
     _Atomic bool front_signalled;        /* the front asked the root itself, in place of a keeper that did not */
     const char *volatile child_step;     /* how far the child came before its exec, and why no further */
     volatile int child_error;
@@ -185,7 +187,7 @@ const char *network_fs(int fd);                              /* its name, or NUL
 
 /* ---- control and messages ---------------------------------------------------------------------------------------- */
 
-enum message_kind { M_STOP = 1, M_SIGNAL, M_DEADLINE, M_LIST };
+enum message_kind { M_STOP = 1, M_SIGNAL, M_DEADLINE, M_LIST, M_ACKNOWLEDGE, M_DROP };
 
 struct message {
     enum message_kind kind;
@@ -198,6 +200,7 @@ struct message {
     char reason[32], by[128], which[8];
 };
 
+void error_line(const char *message);
 bool control_read(void (*deliver)(const struct message *));  /* false: the peer hung up */
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
@@ -255,6 +258,7 @@ enum reap_result reap(bool hold_root);                       /* what ended; tell
 void reap_root(void);
 int wait_status(const siginfo_t *);                          /* as wait(2) has it */
 void note_root_end(int status);                              /* notes and tells it */
+void hurry(void);                                            /* a stop must not wait for a bomb's share of the cores */
 int kill_round(void);                                        /* how many members were newly killed */
 void stop_walk_and_kill(void);
 void forget_kills(void);
@@ -273,6 +277,7 @@ void stop_begin(const struct message *);
 void stop_resume(bool overdue);                              /* after a takeover */
 void stop_root_ended(void);
 void stop_tree_empty(void);
+void stop_lend(int64_t ns);                                  /* a look takes no time from the graces; below 0: what it left over */
 void stop_deadlines(int64_t now);
 int64_t stop_next_due(void);                                 /* 0: never */
 void forward_signal(const struct message *);

@@ -1,6 +1,6 @@
 /* One loop for both processes: wait, read every event, let the role take its step. It sleeps without a timer while nothing
  * is due. */
-#include "lastout.h"
+#include "observe.h"
 
 #include <errno.h>
 #include <string.h>
@@ -68,10 +68,15 @@ void deliver(const struct message *m)
         return;
     }
     switch (m->kind) {
-    case M_STOP: stop_begin(m); break;
+    case M_STOP:
+        if (m->trigger == OWNER_DIED || m->trigger == OWNER_HUNG_UP) observe_lost("owner-lost");
+        stop_begin(m);
+        break;
     case M_SIGNAL: forward_signal(m); break;
     case M_DEADLINE: set_deadline(m->number); break;
     case M_LIST: list_line(); wake_peer(); break;
+    case M_ACKNOWLEDGE:
+    case M_DROP: observe_command(m->kind), wake_peer(); break;
     }
 }
 
@@ -213,6 +218,8 @@ void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
 
 /* ---- the driver ---- */
 
+static bool looked_at;                   /* what follows the root's end waits for the look at it */
+
 /* Nothing is left: below us, and in the run's cgroup. */
 static enum reap_result reap_and_remove(bool hold_root)
 {
@@ -245,9 +252,11 @@ static bool look(void)
     struct board *b = run.board;
     bool ended_before = b->root_exited;
     run.child_ended = false;
-    enum reap_result left = reap_and_remove(b->stage < STOP_KILL);
+    enum reap_result left = reap_and_remove(b->stage < STOP_KILL || observe_wants());
     bool ended_now = b->root_exited && !ended_before;
-    if (ended_now) let_stdin_go();
+    if (ended_now) let_stdin_go(), looked_at = observe_open();
+    if (observe_holds()) return false;
+    if (looked_at) looked_at = false, ended_now = true;
     if (left == ONLY_ROOT) {
         reap_root();
         left = reap_and_remove(false);
@@ -274,10 +283,15 @@ static void take_cgroup(void)
 bool drive_step(int64_t now)
 {
     struct board *b = run.board;
+    observe_deadline(now);
     if ((run.child_ended || b->stage >= STOP_KILL) && look()) return true;
     stop_deadlines(now);
     if (b->stage == UNPROVEN) return run.role == FRONT;
     return b->stage == STOP_KILL && look();
 }
 
-int64_t drive_next_due(void) { return stop_next_due(); }
+int64_t drive_next_due(void)
+{
+    int64_t stop = stop_next_due(), look = observe_next_due();
+    return !look || (stop && stop < look) ? stop : look;
+}

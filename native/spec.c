@@ -90,7 +90,8 @@ static void parse_owner(struct spec *s, const char *text)
     s->owner_told = true;
 }
 
-static struct { bool stdin_ms, term_ms, reap_ms; } given;
+static struct { bool stdin_ms, term_ms, reap_ms, observe_ms; } given;
+static int observe_ms = 1000;
 
 static void parse_budget(struct spec *s, const char *text)
 {
@@ -211,6 +212,7 @@ static bool option(struct spec *s, const char *o, const char *v)
     else if (IS("--stdin-grace")) given.stdin_ms = true, s->graces.stdin_ms = milliseconds(o, v, 10);
     else if (IS("--term-grace")) given.term_ms = true, s->graces.term_ms = milliseconds(o, v, 30);
     else if (IS("--reap-bound")) given.reap_ms = true, s->graces.reap_ms = milliseconds(o, v, 5);
+    else if (IS("--observe-bound")) given.observe_ms = true, observe_ms = milliseconds(o, v, 2);
     else if (IS("--forward")) parse_forward(s, v);
     else if (IS("--keep-fd")) append(o, s->keep, &s->keeps, descriptor(o, v));
     else if (IS("--argv0")) s->argv0 = v;
@@ -252,6 +254,7 @@ void spec_parse(struct spec *s, int argc, char **argv)
         }
         if (!strcmp(o, "--close-fds")) s->close_fds = true;
         else if (!strcmp(o, "--new-session")) s->new_session = true;
+        else if (!strcmp(o, "--observe")) s->observe = true;
         else {
             if (equals && (size_t)(equals - o) < sizeof name) {
                 memcpy(name, o, (size_t)(equals - o));
@@ -269,6 +272,12 @@ void spec_parse(struct spec *s, int argc, char **argv)
     if ((s->lock != NULL) != (s->epoch >= 0)) bail(EXIT_NOT_STARTED, "--lock and --epoch go together");
     if (s->contain == CONTAIN_PIDNS && s->leftovers_wait)
         bail(EXIT_NOT_STARTED, "--leftovers wait does not go with --contain pidns: the namespace's init reaps them unseen");
+    if (given.observe_ms && !s->observe) bail(EXIT_NOT_STARTED, "--observe-bound is for --observe");
+    if (s->observe && s->control < 0) bail(EXIT_NOT_STARTED, "--observe needs --control: somebody has to look");
+    if (s->observe && s->contain == CONTAIN_PIDNS)
+        bail(EXIT_NOT_STARTED, "--observe does not go with --contain pidns: the namespace's init reaps the root unseen");
+    if (s->observe && !observe_ms) bail(EXIT_NOT_STARTED, "--observe-bound is more than 0");
+    if (s->observe) s->graces.observe_ms = observe_ms;
     if (s->key && strlen(s->key) > 1024) bail(EXIT_NOT_STARTED, "--key is at most 1024 bytes");
     if (!s->run[0]) snprintf(s->run, sizeof s->run, "r%llx-%d", (unsigned long long)boot_ns() / 1000, (int)getpid());
 }

@@ -6,13 +6,9 @@
  *   UNPROVEN    the bound is over and something is left: the front ends, the keeper stays
  *
  * Act first, write afterwards: no line is built before its signal is on the way. */
-#include "lastout.h"
+#include "observe.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 static const int polite[] = {SIGTERM, SIGCONT};
@@ -21,7 +17,7 @@ static struct {
     int64_t begin, due, half_due, next_round;    /* CLOCK_MONOTONIC, ns; half_due 0: swept, or not to be */
     struct graces graces;                        /* of this stop */
     int quiet_rounds;
-    bool extended, kill_told;
+    bool extended, kill_told, lent;              /* lent: the dues stand later, for a look that goes on */
 } stop;
 
 static void set_due(int64_t due)
@@ -34,6 +30,15 @@ static void set_due(int64_t due)
     }
     b->kill_due = due + (b->stage == STOP_STDIN ? stop.graces.term_ms * MS : 0);
     b->end_due = b->kill_due + stop.graces.reap_ms * MS;
+}
+
+void stop_lend(int64_t ns)
+{
+    if (ns > 0) stop.lent = run.board->stage >= STOP_STDIN && run.board->stage <= STOP_KILL;
+    if (!stop.lent) return;
+    stop.lent = ns > 0;
+    if (stop.half_due) stop.half_due += ns;
+    set_due(stop.due + ns);
 }
 
 static bool root_lives(void) { return run.board->root_known && !run.board->root_exited; }
@@ -77,6 +82,7 @@ static void enter_kill(void)
     int64_t now = now_ns();
     b->kill_due = now;
     b->stage = STOP_KILL;
+    stop.lent = false;
     set_due(now + stop.graces.reap_ms * MS);
     stop.half_due = 0;
     stop.next_round = now;
@@ -109,15 +115,6 @@ static void enter_term(const struct message *m, int64_t at)
 
 /* ---- begin ---- */
 
-/* Where we may. A bomb of hundreds spins on every core, and each of its sessions has as large a share of them as ours: at that
- * share one look at all of them takes longer than the bound. What sleeps between its rounds takes nothing from others. */
-static void hurry(void)
-{
-    struct { int priority; } lowest = {1};
-    if (!syscall(SYS_sched_setscheduler, 0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest)) return;
-    setpriority(PRIO_PROCESS, 0, -20);
-}
-
 static bool shorten(int64_t grace_ms)
 {
     struct board *b = run.board;
@@ -127,6 +124,7 @@ static bool shorten(int64_t grace_ms)
     if (grace_ms < stop.graces.term_ms) stop.graces.term_ms = (int)grace_ms;
     set_due(due < stop.due ? due : stop.due);
     if (stop.half_due > due) stop.half_due = due;
+    stop.lent = false;                   /* asked for now: also during a look */
     return shorter;
 }
 
@@ -197,6 +195,7 @@ void stop_tree_empty(void)
 {
     struct board *b = run.board;
     bool late = b->stage == UNPROVEN;
+    observe_over("not-seen");
     if (b->stage >= STOP_KILL && !stop.kill_told) kill_line();
     say_what_was_dropped();
     const char *proof = cgroup_path[0] ? "cgroup" : b->init.pid ? "pidns" : run.role == FRONT && run.foreigns ? "listing" : "echild";
@@ -226,6 +225,7 @@ static void enter_unproven(void)
     struct board *b = run.board;
     kill_line();
     stop.kill_told = true;
+    observe_over("tree-unproven");
     say_what_was_dropped();
     unproven_line("bound-exceeded", run.role == KEEPER, true);
     b->stage = UNPROVEN;
@@ -258,7 +258,8 @@ void stop_deadlines(int64_t now)
     if (b->stage == STOP_KILL) {
         kill_step(now);
         /* The bound is looked at after a round and a reap: a late wake-up alone is no reason to give up. */
-        if (now >= stop.due && reap(false) != TREE_EMPTY) enter_unproven();
+        enum reap_result left = now >= stop.due ? reap(observe_wants()) : TREE_EMPTY;
+        if (left == TREE_LIVES || (left == ONLY_ROOT && !observe_holds())) enter_unproven();
     }
     /* Whoever was adopted since, or can be killed by now: looked for once a second, and at every SIGCHLD. */
     if (b->stage == UNPROVEN) {

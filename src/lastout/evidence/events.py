@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lastout.evidence.line import Event, Identity, NotALine
+from lastout.evidence.looked import Observed, OpportunityBegan
 from lastout.evidence.traced import (
     OomCounters,
     TraceBegan,
@@ -38,7 +39,9 @@ __all__ = [
     "Member",
     "NotALine",
     "Note",
+    "Observed",
     "OomCounters",
+    "OpportunityBegan",
     "OwnerEvent",
     "Prepared",
     "Reaped",
@@ -355,7 +358,7 @@ Known = (
     Started | Refused | Failed | StopBegan | StopAgain | Signalled | RootExited | Leftovers | Reaped
     | Takeover | TreeGone | TreeUnproven | Dropped | Listed | Error | Prepared | Closed | CommandRan
     | TurnEnded | Forced | Note | TraceBegan | TracedSignal | TracedOom | TracedExit | OomCounters |
-    TraceEnded
+    TraceEnded | OpportunityBegan | Observed
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(Known)
