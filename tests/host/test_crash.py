@@ -53,8 +53,6 @@ def test_host_killed_in_the_middle_of_a_tool_many_times(stage, host_process, wha
 
 
 def killed_in_the_middle_of_a_tool(stage, host_process, what, held):
-    home = ["--program", "scripted=x"]  # its directory is below the state directory
-    del home
     host = host_process(keep_stdin=held)
     host.ask("open", key="k", agent="scripted:--lock")
     stage.home = stage.state / "scripted"
@@ -108,7 +106,7 @@ def test_a_conversation_whose_owner_lives_is_left_alone(stage, host_process):
     assert other.ask("send", key="k", text="still there?", wait=True)["run"] == answer["run"]
 
 
-@pytest.mark.parametrize("who", ["front", "keeper", "both"])
+@pytest.mark.parametrize("who", ["front", "keeper"])
 def test_supervisor_killed_in_the_middle_of_a_tool(stage, who):
     async def go():
         async with stage.host() as host:
@@ -120,26 +118,17 @@ def test_supervisor_killed_in_the_middle_of_a_tool(stage, who):
                         break
             live = chat._worker.live
             process = live.session.process
-            doomed = {"front": [process.front], "keeper": [process.keeper]}.get(
-                who, [process.keeper, process.front]
-            )
-            for one in doomed:
-                os.kill(one.pid, signal.SIGKILL)
+            os.kill(getattr(process, who).pid, signal.SIGKILL)
             await message.done()
             assert message.state == "failed"
             after = await (await chat.send("hello")).done()
-            if who != "both":
-                assert after.state == "completed"
-                assert stage.said(chat.kept.native)[-1] == "hello"
-                return None
-            # Both at once is what nobody can promise: the agent is dead, its tools are not known.
-            return after.state
+            assert after.state == "completed"
+            assert stage.said(chat.kept.native)[-1] == "hello"
 
-    state = anyio.run(go)
-    assert state in (None, "completed", "returned")
+    anyio.run(go)
 
 
-def test_fifty_conversations_of_a_crashed_host_are_recovered_side_by_side(stage, host_process):
+def test_the_conversations_of_a_crashed_host_are_recovered_side_by_side(stage, host_process):
     count = 12
     host = host_process()
     for number in range(count):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lastout._version import __version__
+from lastout.agents import fields
 from lastout.agents.dialogue import Options, Speaker, Start
 from lastout.agents.events import (
     Accepted,
@@ -202,7 +203,7 @@ class AcpDialogue(Speaker):
 
     def _initialized(self, result: Any) -> None:
         self._can = result.get("agentCapabilities") or {}
-        self._version = (result.get("agentInfo") or {}).get("version")
+        self._version = fields.text_or_none((result.get("agentInfo") or {}).get("version"))
         self.reopen()
 
     def _opened(self, result: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lastout.agents import fields
 from lastout.agents.dialogue import Options, Speaker, Start
 from lastout.agents.events import (
     Accepted,
@@ -207,7 +208,7 @@ class ClaudeDialogue(Speaker):
                 status = "failed" if block.get("is_error") else "completed"
                 self._emit(
                     CommandEnded(
-                        item=block["tool_use_id"],
+                        item=fields.text(block["tool_use_id"]),
                         status=status,
                         output=_plain(block.get("content")),
                     )
@@ -219,11 +220,12 @@ class ClaudeDialogue(Speaker):
                 given = block.get("input") or {}
                 self._emit(
                     CommandStarted(
-                        item=block["id"], command=str(given.get("command") or block["name"])
+                        item=fields.text(block["id"]),
+                        command=str(given.get("command") or block["name"]),
                     )
                 )
             elif block["type"] == "text" and not self._streamed:
-                self._emit(Text(text=block["text"]))
+                self._emit(Text(text=fields.text(block["text"])))
         self._streamed = False
 
     def _on_stream_event(self, message: dict[str, Any]) -> None:
@@ -232,9 +234,9 @@ class ClaudeDialogue(Speaker):
         delta = message["event"].get("delta") or {}
         if delta.get("type") == "text_delta":
             self._streamed = True
-            self._emit(Text(text=delta["text"]))
+            self._emit(Text(text=fields.text(delta["text"])))
         elif delta.get("type") == "thinking_delta":
-            self._emit(Thinking(text=delta["thinking"]))
+            self._emit(Thinking(text=fields.text(delta["thinking"])))
 
     def _on_system(self, message: dict[str, Any]) -> None:
         subtype = message.get("subtype")

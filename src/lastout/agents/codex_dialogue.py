@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lastout._version import __version__
-from lastout.agents import codex_questions
+from lastout.agents import codex_questions, fields
 from lastout.agents.dialogue import Options, Speaker, Start
 from lastout.agents.events import (
     Accepted,
@@ -105,7 +105,7 @@ class CodexDialogue(Speaker):
             params["sandboxPolicy"] = _POLICIES.get(given["sandbox"], {"type": given["sandbox"]})
 
         def started(result: Any) -> None:
-            self._turn = result["turn"]["id"]
+            self._turn = fields.text(result["turn"]["id"])
             self._emit(Accepted(message=message, turn=self._turn))
             if self._stopping is not None:
                 self._interrupt(self._stopping)
@@ -195,7 +195,7 @@ class CodexDialogue(Speaker):
             Ready(
                 conversation=self._thread,
                 resumed=self._start.resume is not None,
-                model=result.get("model"),
+                model=fields.text_or_none(result.get("model")),
                 version=self._version,
             )
         )
@@ -242,7 +242,10 @@ class CodexDialogue(Speaker):
         error = (turn.get("error") or {}).get("message")
         self._emit(
             TurnEnded(
-                message=self._message if ours else None, status=status, error=error, turn=turn["id"]
+                message=self._message if ours else None,
+                status=status,
+                error=fields.text_or_none(error),
+                turn=fields.text(turn["id"]),
             )
         )
         if ours:
@@ -259,12 +262,16 @@ class CodexDialogue(Speaker):
     def _item_started(self, params: dict[str, Any]) -> None:
         item = params["item"]
         if item["type"] == "commandExecution":
-            self._running[item["id"]] = str(item.get("processId") or "")
+            self._running[fields.text(item["id"])] = str(item.get("processId") or "")
             self._emit(
-                CommandStarted(item=item["id"], command=item["command"], cwd=item.get("cwd"))
+                CommandStarted(
+                    item=fields.text(item["id"]),
+                    command=fields.text(item["command"]),
+                    cwd=fields.text_or_none(item.get("cwd")),
+                )
             )
         elif item["type"] in ("mcpToolCall", "dynamicToolCall"):
-            self._emit(CommandStarted(item=item["id"], command=str(item.get("tool"))))
+            self._emit(CommandStarted(item=fields.text(item["id"]), command=str(item.get("tool"))))
 
     def _item_completed(self, params: dict[str, Any]) -> None:
         item = params["item"]
@@ -272,15 +279,19 @@ class CodexDialogue(Speaker):
             known = self._running.pop(item["id"], None) is not None
             if not known:
                 self._emit(
-                    CommandStarted(item=item["id"], command=item["command"], cwd=item.get("cwd"))
+                    CommandStarted(
+                        item=fields.text(item["id"]),
+                        command=fields.text(item["command"]),
+                        cwd=fields.text_or_none(item.get("cwd")),
+                    )
                 )
             self._emit(
                 CommandEnded(
-                    item=item["id"],
-                    status=item["status"],
-                    exit_code=item.get("exitCode"),
-                    duration_ms=item.get("durationMs"),
-                    output=item.get("aggregatedOutput"),
+                    item=fields.text(item["id"]),
+                    status=fields.text(item["status"]),
+                    exit_code=fields.number(item.get("exitCode")),
+                    duration_ms=fields.number(item.get("durationMs")),
+                    output=fields.text_or_none(item.get("aggregatedOutput")),
                 )
             )
             if known and not self.busy:
@@ -288,7 +299,9 @@ class CodexDialogue(Speaker):
         elif item["type"] in ("mcpToolCall", "dynamicToolCall"):
             self._emit(
                 CommandEnded(
-                    item=item["id"], status=str(item["status"]), duration_ms=item.get("durationMs")
+                    item=fields.text(item["id"]),
+                    status=str(item["status"]),
+                    duration_ms=fields.number(item.get("durationMs")),
                 )
             )
 
@@ -311,11 +324,13 @@ class CodexDialogue(Speaker):
         "item/started": _item_started,
         "item/completed": _item_completed,
         "item/agentMessage/delta": lambda self, p: self._emit(
-            Text(text=p["delta"], item=p.get("itemId"))
+            Text(text=fields.text(p["delta"]), item=fields.text_or_none(p.get("itemId")))
         ),
-        "item/reasoning/summaryTextDelta": lambda self, p: self._emit(Thinking(text=p["delta"])),
+        "item/reasoning/summaryTextDelta": lambda self, p: self._emit(
+            Thinking(text=fields.text(p["delta"]))
+        ),
         "item/commandExecution/outputDelta": lambda self, p: self._emit(
-            CommandOutput(item=p["itemId"], text=p["delta"])
+            CommandOutput(item=fields.text(p["itemId"]), text=fields.text(p["delta"]))
         ),
         "serverRequest/resolved": _resolved,
         "error": _error,

@@ -167,6 +167,7 @@ async def open_host(
     """
     directory = state_dir(state)
     ledger = Ledger(directory)
+    failure: Exception | None = None
     try:
         async with open_claims(directory) as claims, anyio.create_task_group() as tasks:
             host = Host(
@@ -181,9 +182,13 @@ async def open_host(
             await host.recover()
             try:
                 yield host
+            except Exception as caught:
+                failure = caught  # raised below: in here it would come out as a group
             finally:
                 with anyio.CancelScope(shield=True):
                     await host.quit()
                 tasks.cancel_scope.cancel()
     finally:
         ledger.close()
+    if failure is not None:
+        raise failure

@@ -73,7 +73,7 @@ async def serve_socket(host: Host, path: str) -> None:
         await _asked_to_quit(tasks, quit_asked)
         await host.quit()
         with anyio.move_on_after(_LAST_ANSWERS):
-            for client in list(clients):
+            for client in clients.copy():
                 await client.all_answered()
         tasks.cancel_scope.cancel()
 
