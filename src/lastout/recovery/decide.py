@@ -170,7 +170,9 @@ def _gone(facts: Facts) -> Decision:
 
 def _nameless(facts: Facts) -> Decision:
     """Nobody knows whether a supervisor was started: only the lock can tell, behind a fence."""
-    if facts.owner is Alive.YES and not facts.asker_owns:
+    # The owner itself may be starting it in another thread: its grant is then still there.
+    dropped = facts.asker_owns and facts.handle_gone
+    if facts.owner is Alive.YES and not dropped:
         return Decision(Step.LEAVE, None, "its owner is alive and may be starting it right now")
     if not facts.fenced:
         return Decision(Step.FENCE)
