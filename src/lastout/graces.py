@@ -13,6 +13,7 @@ from typing import Final
 __all__ = [
     "DEFAULT",
     "FORCED_STEP",
+    "HEARD",
     "MARGIN",
     "MAXIMA",
     "PAUSE",
@@ -23,6 +24,9 @@ __all__ = [
 
 MARGIN: Final = 0.5
 """What every caller that waits adds to the bound of a run, before it takes the forced step."""
+
+HEARD: Final = 0.25
+"""How long a supervisor may take to say that a stop began, before it is resumed (SIGCONT)."""
 
 FORCED_STEP: Final = 3.0
 """The longest that a forced step may take."""

@@ -18,7 +18,7 @@ from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, E
 from lastout.control import Control
 from lastout.errors import ExecutionFailed, HandleInert, Refused
 from lastout.evidence import events as lines
-from lastout.graces import MARGIN
+from lastout.graces import HEARD, MARGIN
 from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome, decide, identity_of
 from lastout.spawn import Spawned
@@ -183,8 +183,9 @@ class Process:
         milliseconds = None if grace is None else round(grace * 1000)
         command = {"cmd": "stop", "reason": reason, "by": by, "grace_ms": milliseconds}
         told = self._control.send(command)
-        # A front that somebody has stopped does not read; one that does not read is told by signal.
-        self._control.signal_front(*(() if told else (signals.SIGTERM,)), signals.SIGCONT)
+        if not told:  # it does not read: somebody has stopped it, or its socket is full
+            self._control.signal_front(signals.SIGTERM)
+            self._control.signal_front(signals.SIGCONT)
         self._telling.ends_now()
 
     async def _settle(self) -> None:
@@ -192,6 +193,11 @@ class Process:
         async with self._settling:
             telling = self._telling
             with anyio.CancelScope(deadline=telling.overdue_at):
+                with anyio.move_on_after(HEARD):
+                    await telling.until(lambda: telling.finished or telling.stopping)
+                if not (telling.finished or telling.stopping):
+                    # Somebody has stopped the front. Not sooner: it passes SIGCONT on to the root.
+                    self._control.signal_front(signals.SIGCONT)
                 await telling.until(lambda: telling.finished)
             if self._outcome is None:
                 # Shielded: half a forced step is worse than none.

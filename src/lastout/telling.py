@@ -38,6 +38,8 @@ class Telling:
         self.started: lines.Started | None = None
         self.nothing: lines.Refused | lines.Failed | None = None
         """Why nothing was started."""
+        self.stopping = False
+        """The supervisor has said that a stop began."""
         self.final = False
         """The supervisor's last word has come."""
         self.facts: list[lines.Event] = []
@@ -79,13 +81,19 @@ class Telling:
         self.read()
         while not done():
             async with self._turn:
-                self.read()
+                self._read()
                 if not done():
                     await self._control.wait()
-                    self.read()
+                    self._read()
 
     def read(self) -> None:
         """Take what has come, without waiting."""
+        # Not from under somebody who waits for it: what is taken away here would not wake him, and
+        # it may be just what he waits for. He takes it himself, for all.
+        if not self._turn.locked():
+            self._read()
+
+    def _read(self) -> None:
         for event in self._control.read():
             self._recent.append(event)
             self._count += 1
@@ -112,6 +120,7 @@ class Telling:
                 self.nothing = event
                 self.final = True
             case lines.StopBegan():
+                self.stopping = True
                 self.facts.append(event)
                 self.ends_now()
             case lines.RootExited() | lines.Reaped(who="root") | lines.Signalled(target="tree"):

@@ -61,16 +61,16 @@ def test_no_python_stays(state: Path) -> None:
     try:
         assert process.stdout.readline() == b"up\n"
         assert os.readlink(f"/proc/{process.pid}/exe") == os.path.realpath(supervisor.binary())
-        started = journal.read(records(state)[0]).events[0]
-        assert isinstance(started, events.Started)
-        assert started.front.pid == process.pid
-        assert started.owner is not None
-        assert started.owner.pid == os.getpid()
     finally:
         process.stdin.write(b"\n")
         process.stdin.close()
         process.stdout.close()
         assert process.wait() == 0
+    started = journal.read(records(state)[0]).events[0]
+    assert isinstance(started, events.Started)
+    assert started.front.pid == process.pid
+    assert started.owner is not None
+    assert started.owner.pid == os.getpid()
 
 
 def test_its_record_is_where_the_state_is(state: Path) -> None:
@@ -170,6 +170,7 @@ def test_help_has_examples_and_every_option(word: str) -> None:
     )
     # How it is run, and what only a program that starts it can use.
     others = {"--help", "--version", "--control", "--lock", "--epoch"}
+    others |= {"--observe", "--observe-bound"}
     options = set(re.findall(r"--[a-z0-9-]+", native.stdout)) - others
     assert options <= set(re.findall(r"--[a-z0-9-]+", done.stdout))
 

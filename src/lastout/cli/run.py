@@ -55,6 +55,7 @@ Options of the supervisor (times in seconds, like 0.5):
   --stdin-grace S            for CMD to end after the end of stdin (1; at most 10)
   --term-grace S             after SIGTERM (3; at most 30)
   --reap-bound S             after SIGKILL (1.5; at most 5)
+  --contain TIER             subreaper (default), cgroup, pidns: how what CMD starts is held
   --forward SIG[,SIG...]     pass these signals on too (always: USR1 USR2 WINCH CONT)
   --close-fds, --keep-fd N   pass on 0, 1, 2 and N only
   --new-session              a session of its own even with a terminal
@@ -68,7 +69,7 @@ the owner is refused or the tree is not proven empty; 125 nothing was started (u
 """
 
 # Options without a value; every other one takes the next argument, or what follows its "=".
-_FLAGS = frozenset({"--close-fds", "--new-session"})
+_FLAGS = frozenset({"--close-fds", "--new-session", "--observe"})
 
 
 class Usage(Exception):
