@@ -88,7 +88,7 @@ void note_root_end(int status)
 {
     struct board *b = run.board;
     b->root_status = status;
-    b->root_first = b->stage == RUNNING || b->stage == STARTING;
+    b->root_first = (b->stage == RUNNING || b->stage == STARTING) && !b->front_signalled;
     b->root_exited = true;
     line_begin("root-exited");
     line_int("pid", b->root.pid);
