@@ -30,7 +30,7 @@ def test_a_zombie_is_not_alive_but_one_with_a_running_thread_is(scene: Scene) ->
     dead.wait_gone()
     assert dead.state() == "Z"
     assert not dead.identity.alive()
-    scene.until(lambda: half.state() == "Z", "the leader thread has ended")
+    half.wait_state("Z")
     assert half.identity.alive()
     assert half.alive()
     assert not half.gone
@@ -46,7 +46,7 @@ def test_a_killed_owner_leaves_its_child_to_the_test(scene: Scene) -> None:
     owner.signal(signal.SIGKILL)
     child_stat = leftovers.read_stat(child.pid)
     owner.wait_gone()
-    scene.until(lambda: leftovers.read_stat(child.pid).ppid == os.getpid(), "adopted")
+    scene.hub.look(lambda: leftovers.read_stat(child.pid).ppid == os.getpid(), "adopted")
     assert child_stat is not None
     assert len(scene.strangers()) == 1
     child.dismiss()

@@ -110,7 +110,7 @@ def test_owner_killed_with_a_wrapper_between(scene: Scene, wrapper: str) -> None
     assert "cleaned" in root.notes
     assert run.event("stop", trigger="owner-died")["which"] in ("owner", "parent")
     keeper.wait_gone()
-    scene.until(lambda: not scene.strangers(), "the wrapper follows")
+    scene.hub.look(lambda: not scene.strangers(), "the wrapper follows")
 
 
 def test_a_killed_wrapper_is_an_owner_death_as_well(scene: Scene) -> None:

@@ -1,0 +1,418 @@
+"""The forced step against stuck supervisors: everything dead, or nothing touched at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from typing import Any
+
+import pytest
+
+from harness import Scene
+from harness.run import Run
+from lastout import forced, sweep, tree
+from lastout.forced import Target, force
+from lastout.identity import ProcessIdentity
+from lastout.recovery import case as cases
+from lastout.recovery.act import recover
+from lastout.recovery.case import Asker
+from lastout.verdict import Verdict
+
+RUDE = (
+    "root ignore [ child ignore [ grandchild ignore ] ] [daemon escapee ignore ]"
+    " [ tool ignore setsid [ helper ignore setpgid ] ] [orphan orphan ignore setpgid ]"
+)
+ROLES = ("root", "child", "grandchild", "escapee", "tool", "helper", "orphan")
+
+
+def target(run: Run) -> Target:
+    started = run.started
+    assert run.record is not None
+
+    def whole(name: str) -> ProcessIdentity:
+        one = started[name]
+        return ProcessIdentity(
+            one["pid"], one["start"], one["inode"], started["boot_id"], started["pidns"]
+        )
+
+    return Target(
+        started["run"], whole("front"), whole("keeper"), whole("root"), record=str(run.record.path)
+    )
+
+
+def stop_both(run: Run) -> None:
+    """The front first: running, it would resume the keeper."""
+    for process in (run.front, run.keeper):
+        process.signal(SIGSTOP)
+        process.wait_state("T")
+
+
+def forced_line(run: Run) -> dict[str, Any]:
+    return dict(run.event("forced"))
+
+
+def test_everything_below_stuck_supervisors_is_killed_and_they_go_last(scene: Scene) -> None:
+    run = scene.run(RUDE)
+    members = [scene.member(role) for role in ROLES]
+    stop_both(run)
+    verdict = force(target(run))
+    assert (verdict.kind, verdict.how, verdict.root_gone) == ("killed", "forced", True)
+    assert verdict.evidence["tree_empty"]
+    assert verdict.evidence["paused"] == {"front": True, "keeper": True}
+    assert verdict.evidence["remaining"] == []
+    for member in (*members, run.front, run.keeper):
+        member.wait_gone()
+    run.nobody_left()
+    line = forced_line(run)
+    assert line["verdict"] == "killed"
+    assert line["detail"]["how"] == "forced"
+    named = {one["pid"] for one in line["detail"]["signalled"]}
+    assert named <= {member.pid for member in members}
+    assert not run.all("tree-gone"), "a delivered kill is never called an exit"
+
+
+def test_supervisors_that_are_not_stopped_are_paused(scene: Scene) -> None:
+    run = scene.run(RUDE)
+    members = [scene.member(role) for role in ROLES]
+    verdict = force(target(run))
+    assert (verdict.kind, verdict.how) == ("killed", "forced")
+    for member in members:
+        member.wait_gone()
+    run.nobody_left()
+
+
+def test_nothing_left_to_signal_is_an_exit(scene: Scene) -> None:
+    run = scene.run("root")
+    root = scene.member("root")
+    stop_both(run)
+    root.tell("exit 3")
+    scene.until(lambda: root.state() == "Z", "the root is a zombie that its keeper does not reap")
+    verdict = force(target(run))
+    assert (verdict.kind, verdict.how, verdict.root_gone) == ("exited", "nothing-left", True)
+    run.front.wait_gone()
+    run.keeper.wait_gone()
+    run.nobody_left()
+
+
+def test_a_second_step_does_not_turn_a_delivered_kill_into_an_exit(scene: Scene) -> None:
+    run = scene.run("root")
+    scene.member("root")
+    stop_both(run)
+    aim = target(run)
+    first = force(aim)
+    again = force(aim)
+    assert first.kind == again.kind == "killed"
+
+
+def test_a_reaped_root_leaves_the_members_alone_to_be_taken(scene: Scene) -> None:
+    run = scene.run("root [daemon escapee ignore ] [ child ignore ] exit=0", "--leftovers", "wait")
+    members = [scene.member("escapee"), scene.member("child")]
+    run.event("reaped", who="root")
+    stop_both(run)
+    verdict = force(target(run))
+    assert (verdict.kind, verdict.root_gone) == ("killed", True)
+    for member in members:
+        member.wait_gone()
+    run.nobody_left()
+
+
+def test_a_front_that_has_adopted_the_tree_and_what_it_had_before(scene: Scene) -> None:
+    """Children that the front inherited through exec are none of the run."""
+    via = ("sh", "-c", '"$0" foreign & exec "$@"', scene.program("actor")[0])
+    run = scene.run("root ignore [daemon escapee ignore ]", via=via, graces=(0.2, 10, 5))
+    foreign = scene.member("foreign")
+    scene.expect(foreign)
+    members = [scene.member("root"), scene.member("escapee")]
+    aim = target(run)
+    run.keeper.signal(SIGKILL)
+    run.event("takeover")
+    run.front.signal(SIGSTOP)
+    run.front.wait_state("T")
+    verdict = force(aim)
+    assert (verdict.kind, verdict.root_gone) == ("killed", True)
+    for member in (*members, run.front):
+        member.wait_gone()
+    assert foreign.alive()
+
+
+def test_a_keeper_that_has_lost_its_front(scene: Scene) -> None:
+    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.2, 10, 5))
+    members = [scene.member("root"), scene.member("escapee")]
+    aim = target(run)
+    run.keeper.signal(SIGSTOP)
+    run.front.signal(SIGKILL)
+    run.front.wait_gone()
+    verdict = force(aim)
+    assert (verdict.kind, verdict.root_gone) == ("killed", True)
+    for member in (*members, run.keeper):
+        member.wait_gone()
+    run.nobody_left()
+
+
+def test_adopted_tools_look_like_the_root_and_the_root_is_named_by_its_identity(
+    scene: Scene,
+) -> None:
+    """Each leads a group of its own below the keeper; the root's death decides the verdict."""
+    run = scene.run("root ignore " + "[orphan tool ignore setsid ] " * 5)
+    root = scene.member("root")
+    scene.until(lambda: len(scene.all("tool")) == 5, "five tools")
+    stop_both(run)
+    verdict = force(target(run))
+    assert verdict.root_gone
+    for member in (root, *scene.all("tool")):
+        member.wait_gone()
+
+
+def untouched(run: Run, members: list[Any]) -> None:
+    assert all(member.alive() for member in members)
+    for process in (run.front, run.keeper):
+        assert process.state() not in "TZ", f"{process} is not resumed"
+
+
+Change = Callable[[Target, Run, pytest.MonkeyPatch], Target]
+
+
+def _no_record(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    return replace(aim, record=aim.record + ".gone" if aim.record else None)
+
+
+def _torn_record(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    path = Path(str(aim.record) + ".torn")
+    path.write_text('{"v":1,"event":"started","run":"r"')
+    return replace(aim, record=str(path))
+
+
+def _other_keeper(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    return replace(aim, keeper=replace(aim.keeper, start=aim.keeper.start + 1))
+
+
+def _other_front_without_a_record(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    return replace(aim, front=replace(aim.root), root=aim.front, record=None)
+
+
+def _other_namespace(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    return replace(aim, root=replace(aim.root, pidns=1), record=None)
+
+
+def _unreadable_table(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    def unreadable(*args: object, **kwargs: object) -> None:
+        raise PermissionError(13, "hidden")
+
+    patch.setattr(tree, "children", unreadable)
+    return aim
+
+
+def _unreadable_stat(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
+    def unreadable(*args: object) -> None:
+        raise PermissionError(13, "hidden")
+
+    for module in (tree, sweep, forced):
+        patch.setattr(module, "read_stat", unreadable)
+    return aim
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (_no_record, "record-unreadable"),
+        (_torn_record, "record-unreadable"),
+        (_other_keeper, "not-the-supervisor"),
+        (_other_front_without_a_record, "not-the-supervisor"),
+        (_other_namespace, "cannot-tell"),
+        (_unreadable_table, "table-unreadable"),
+        (_unreadable_stat, "table-unreadable"),
+    ],
+)
+def test_what_is_ambiguous_kills_nothing_and_resumes_both(
+    scene: Scene, change: Change, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scene.run("root [daemon escapee ]")
+    members = [scene.member("root"), scene.member("escapee")]
+    with monkeypatch.context() as patch:
+        verdict = force(change(target(run), run, patch))
+    assert (verdict.kind, verdict.how) == ("unproven", how)
+    untouched(run, members)
+    run.signal(SIGTERM)
+    run.ends(signal=SIGTERM)
+
+
+@pytest.mark.root
+def test_a_kill_that_is_not_permitted_touches_nothing(scene: Scene) -> None:
+    run = scene.run("root")
+    root = scene.member("root")
+    aim = target(run)
+    assert aim.record is not None
+    for folder in (Path(aim.record), *Path(aim.record).parents[:3]):
+        folder.chmod(0o755)
+    verdict = as_another_user(lambda: force(aim))
+    assert (verdict["kind"], verdict["how"]) == ("unproven", "not-delivered")
+    untouched(run, [root])
+    run.signal(SIGTERM)
+    run.ends(signal=SIGTERM)
+
+
+def as_another_user(step: Callable[[], Verdict]) -> dict[str, Any]:
+    import json
+
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            os.write(write, json.dumps(step().to_json()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as file:
+        told = file.read()
+    os.waitpid(pid, 0)
+    return dict(json.loads(told))
+
+
+def test_a_descendant_of_the_run_cannot_take_it(scene: Scene) -> None:
+    """Also one that was orphaned, and one in a session of its own."""
+    code = (
+        "import os, sys\n"
+        "from lastout.recovery import case as cases\n"
+        "from lastout.recovery.act import recover\n"
+        "from lastout.recovery.case import Asker\n"
+        "from lastout.forced import Target, force\n"
+        "if os.fork(): os.wait(); sys.exit(0)\n"
+        "os.setsid()\n"
+        "known = cases.read(cases.of_record(sys.argv[1]))\n"
+        "aim = Target('r', known.front, known.keeper, known.root, record=sys.argv[1])\n"
+        "print(force(aim).how, flush=True)\n"
+    )
+    record = scene.directory / "inside.jsonl"
+    run = scene.run(
+        [sys.executable, "-c", code, str(record)], record=record, stdin="null", graces=None
+    )
+    run.ends(code=0)
+    assert run.output_text().strip() == "asked-from-inside"
+
+
+def test_a_parent_that_resumes_its_stopped_child(scene: Scene) -> None:
+    """As tmux does. The kill lands all the same, and the record says that the pause did not."""
+    code = (
+        "import os, signal, sys\n"
+        "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)\n"
+        "while True:\n"
+        "    _, status = os.waitpid(pid, os.WUNTRACED)\n"
+        "    if not os.WIFSTOPPED(status): os._exit(0)\n"
+        "    os.kill(pid, signal.SIGCONT)\n"
+    )
+    run = scene.run(
+        "root ignore [daemon escapee ignore ]",
+        via=(sys.executable, "-S", "-E", "-c", code),
+        graces=(0.2, 10, 5),
+    )
+    members = [scene.member("root"), scene.member("escapee")]
+    verdict = force(target(run))
+    assert verdict.kind == "killed"
+    assert verdict.root_gone
+    assert verdict.evidence["paused"]["front"] is False
+    for member in members:
+        member.wait_gone()
+    run.keeper.wait_gone()
+    run.process.wait_gone()
+    run.nobody_left()
+
+
+@pytest.mark.parametrize(
+    "program", [("respawner", "20"), ("storm", "4"), ("crowd", "300")], ids=lambda one: one[0]
+)
+def test_trees_that_fork_faster_than_one_can_list_them(
+    scene: Scene, program: tuple[str, ...]
+) -> None:
+    run = scene.run(scene.program(*program), graces=(0.2, 10, 5))
+    assert run.started
+    aim = target(run)
+    verdict = force(aim)
+    assert verdict.kind == "killed", verdict
+    assert verdict.root_gone
+    assert verdict.evidence["ms"] < 4500
+    if not verdict.evidence.get("tree_empty"):
+        # Not done within its bound: both were resumed, and end what is left.
+        run.keeper.wait_gone()
+    run.front.wait_gone()
+    run.nobody_left()
+
+
+def test_one_teardown_at_a_time_and_a_retry_joins_it(scene: Scene) -> None:
+    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0, 0.3, 0.5))
+    members = [scene.member("root"), scene.member("escapee")]
+    stop_both(run)
+    # SIGCONT comes with the SIGTERM, so the supervisor would finish by itself: held, it cannot.
+    case = cases.of_record(str(target(run).record))
+    results = []
+
+    def ask() -> None:
+        results.append(recover(case, asker=Asker(stop=True)))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    verdicts = {(one.verdict.kind, one.verdict.how) for one in results if one.verdict}
+    assert len(verdicts) == 1, results
+    assert len([event for event in run.events if event["event"] == "stop"]) == 1
+    assert len(run.all("closed")) == 1
+    for member in members:
+        member.wait_gone()
+
+
+def test_a_group_of_a_dead_root_is_still_its_own(scene: Scene) -> None:
+    """Both supervisors and the wrapper root are dead; the child that writes is not. It is found
+    by the root's session, and killed: nobody can have been given that number."""
+    run = scene.run("root [ writer ignore ] [ tool ignore setpgid ]")
+    members = [scene.member("writer"), scene.member("tool")]
+    aim = target(run)
+    for process in (run.front, run.keeper):
+        process.signal(SIGKILL)
+    for process in (run.front, run.keeper, run.root):
+        process.wait_gone()
+    verdict = force(aim)
+    assert (verdict.kind, verdict.how, verdict.root_gone) == ("killed", "forced", True)
+    for member in members:
+        member.wait_gone()
+    run.nobody_left()
+
+
+def test_a_session_of_somebody_else_is_not_touched(scene: Scene) -> None:
+    """Without the kernel's word for whose group it is: nothing is killed, nothing is claimed."""
+    run = scene.run("root [ writer ignore ]")
+    writer = scene.member("writer")
+    aim = target(run)
+    for process in (run.front, run.keeper):
+        process.signal(SIGKILL)
+    for process in (run.front, run.keeper, run.root):
+        process.wait_gone()
+    os.waitpid(run.process.pid, 0)
+    blind = replace(aim, root=replace(aim.root, inode=0))
+    verdict = force(blind)
+    assert verdict.kind == "unproven"
+    assert writer.alive()
+    scene.expect(writer)
+
+
+def test_a_pause_ends_with_the_step_also_when_it_fails(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scene.run("root")
+    root = scene.member("root")
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep.Sweep, "run", lambda self, due: (_ for _ in ()).throw(OSError(5, "x")))
+        verdict = force(target(run))
+    assert verdict.how == "table-unreadable"
+    untouched(run, [root])
+    run.front.signal(SIGCONT)
+    run.signal(SIGTERM)
+    run.ends(signal=SIGTERM)
