@@ -1,6 +1,7 @@
 /* The front: the pid that the caller sees. It relays signals and commands to the keeper, passes lines on, and takes over when
  * the keeper is lost or does not do what it must. */
 #include "observe.h"
+#include "tty.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,7 @@ static bool front_step(int64_t now)
     }
     if (!run.driver && !b->final && overdue(now)) replace_keeper(b->stage <= RUNNING ? "stop-not-acknowledged" : "kill-overdue");
     if (front.given_up) return true;
+    tty_step();
     if (run.driver) return drive_step(now);
     if (!front.started && b->stage >= RUNNING && !b->exit_status) {
         front.started = true;
@@ -190,6 +192,7 @@ static _Noreturn void end(void)
 {
     const struct board *b = run.board;
     if (b->final) cgroup_dismiss_guard();
+    tty_restore();
     flush_lines();
     if (b->exit_status) {
         /* Whoever holds the control socket has been told there: stderr is the command's. */

@@ -20,6 +20,7 @@
 "  --lock PATH --epoch N      hold this lock while anything of the supervisor lives\n" \
 "  --close-fds --keep-fd N    pass on 0, 1, 2 and N only\n" \
 "  --new-session              a session of its own even with a terminal\n" \
+"  --ctty                     a session of its own, and stdin as its controlling terminal\n" \
 "  --argv0 NAME --chdir DIR --umask OCTAL --uid N --gid N --groups N[,N...] --rlimit NAME=SOFT:HARD\n" \
 "  --mask N                   write argument N as *** in the record\n" \
 "  --version --help\n" \

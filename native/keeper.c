@@ -1,5 +1,6 @@
 /* The keeper: parent of the root, owner of the ladder. It touches no file while anything of the tree lives. */
 #include "observe.h"
+#include "tty.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +64,7 @@ _Noreturn void keeper_main(void)
     if (run.front_lost) front_is_lost();
     loop(drive_step, drive_next_due);
     if (run.front_lost) {
+        tty_restore();
         pump_control();
         pump_record();
     }

@@ -69,7 +69,7 @@ struct spec {
     struct ident owner;
     int control;
     enum contain contain;
-    bool stdin_stops, leftovers_wait, close_fds, new_session, observe;
+    bool stdin_stops, leftovers_wait, close_fds, new_session, observe, ctty;
     uint64_t forward;                    /* bit n-1 is signal n */
     int keep[64], keeps;
     int masks[64], nmasks;
@@ -107,6 +107,8 @@ struct board {
     _Atomic uint32_t rounds;             /* the driver's heartbeat in the SIGKILL stage */
     _Atomic bool root_known, root_exited, root_reaped, root_first;   /* root_first: it ended before any stop */
     _Atomic bool swept, root_signalled, final;
+    _Atomic uint32_t root_stops;         /* how often it was stopped, */
+    _Atomic int root_stopped;            /* by what it is now; 0: it runs */
     _Atomic int observing;               /* enum observing */
     _Atomic int64_t observe_due;         /* CLOCK_MONOTONIC, ns: of the look that is going on */
     _Atomic bool front_signalled;        /* the front asked the root itself, in place of a keeper that did not */

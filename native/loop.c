@@ -1,6 +1,7 @@
 /* One loop for both processes: wait, read every event, let the role take its step. It sleeps without a timer while nothing
  * is due. */
 #include "observe.h"
+#include "tty.h"
 
 #include <errno.h>
 #include <string.h>
@@ -94,9 +95,7 @@ static void take_signal(const struct signalfd_siginfo *s)
         run.child_ended = true;
         return;
     }
-    /* In a terminal that we share the root has had these from the terminal itself. */
-    bool shared = run.terminal == TERMINAL_SHARED && kernel;
-    if (shared && (signo == SIGINT || signo == SIGQUIT || signo == SIGTSTP || signo == SIGWINCH)) return;
+    if (tty_took(&m)) return;
     if (run.spec->forward >> (signo - 1) & 1) {
         if (run.role == KEEPER || (signo == SIGCONT && run.board->stage > RUNNING)) return;
         m.kind = M_SIGNAL;
@@ -252,6 +251,7 @@ static bool look(void)
     struct board *b = run.board;
     bool ended_before = b->root_exited;
     run.child_ended = false;
+    tty_look_at_root();
     enum reap_result left = reap_and_remove(b->stage < STOP_KILL || observe_wants());
     bool ended_now = b->root_exited && !ended_before;
     if (ended_now) let_stdin_go(), looked_at = observe_open();

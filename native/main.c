@@ -1,5 +1,5 @@
 /* lastout-supervisor: everything before there is a root, in the order that matters. */
-#include "lastout.h"
+#include "tty.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,6 +84,7 @@ int main(int argc, char **argv)
     if (!read_member(getpid(), &self)) bail(EXIT_NOT_STARTED, "/proc is not mounted or shows another pid namespace");
     run.terminal = terminal_case(&spec, &self);
     run.front_group = self.pgid;
+    tty_remember();
     take_control_socket();
     make_board(&self);
     if (spec.record) {

@@ -1,5 +1,5 @@
 /* From the keeper to the executed root. */
-#include "lastout.h"
+#include "tty.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,8 @@ void close_all_but(int *keep, int n)
 void release_descriptors(void)
 {
     int keep[] = {run.signals, run.peer, run.control, run.record, run.lock, run.null, run.front_pidfd, run.root_pidfd, run.owner_pidfd,
-                  run.parent_pidfd, run.init, -1, -1, -1, -1};
+                  run.parent_pidfd, run.init, -1, -1, -1, -1, -1, -1, -1};
+    tty_descriptors(&keep[sizeof keep / sizeof *keep - 7]);
     cgroup_descriptors(&keep[sizeof keep / sizeof *keep - 4]);
     close_all_but(keep, sizeof keep / sizeof *keep);
 }
@@ -106,10 +107,9 @@ static int child(void *unused)
 {
     const struct spec *s = run.spec;
     (void)unused;
+    TRY("session", tty_join());
     signals_to_default();
     if (s->contain == CONTAIN_CGROUP) TRY("join the cgroup", !cgroup_join());
-    if (run.terminal == TERMINAL_NONE) TRY("setsid", setsid() < 0);
-    else TRY("setpgid", setpgid(0, run.front_group));
     for (int i = 0; i < s->nlimits; i++) {
         struct rlimit l = {(rlim_t)s->limits[i].soft, (rlim_t)s->limits[i].hard};
         TRY("setrlimit", setrlimit(s->limits[i].resource, &l));
@@ -177,7 +177,7 @@ bool spawn_root(void)
         b->root = (struct ident){pid, 0, 0};
         run.root_pidfd = pidfd;
         if (read_member(pid, &m)) b->root.start = m.id.start;
-        b->root_group = run.terminal == TERMINAL_NONE ? pid : 0;
+        b->root_group = run.terminal == TERMINAL_SHARED ? 0 : pid;
         b->root_known = true;
         b->stage = RUNNING;
         return true;

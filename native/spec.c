@@ -255,6 +255,7 @@ void spec_parse(struct spec *s, int argc, char **argv)
         if (!strcmp(o, "--close-fds")) s->close_fds = true;
         else if (!strcmp(o, "--new-session")) s->new_session = true;
         else if (!strcmp(o, "--observe")) s->observe = true;
+        else if (!strcmp(o, "--ctty")) s->ctty = s->new_session = true;
         else {
             if (equals && (size_t)(equals - o) < sizeof name) {
                 memcpy(name, o, (size_t)(equals - o));
