@@ -357,3 +357,31 @@ async def test_there_is_no_thread_and_no_polling(state: Path) -> None:
             async for _ in process.events():
                 ticks += 1
         assert ticks == 1
+
+
+async def test_who_waits_for_a_line_gets_it_whoever_else_reads(state: Path) -> None:
+    """Another task's calls read too, and must not take it away from under the one who waits."""
+    import time
+
+    heard = anyio.Event()
+
+    async def listen(process: lastout.Process) -> None:
+        async for event in process.events():
+            if isinstance(event, events.StopBegan):
+                heard.set()
+
+    script = "trap '' TERM; echo up; while :; do sleep 1; done"
+    async with lastout.open_process(
+        ["sh", "-c", script], state=state, graces=Graces(term=20)
+    ) as process:
+        assert process.stdout is not None
+        await process.stdout.receive()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen, process)
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(30):
+                process.request_stop()
+                time.sleep(0.01)
+            with anyio.fail_after(5):
+                await heard.wait()
+            await process.stop(grace=0)
