@@ -22,7 +22,9 @@ COMMANDS = {
 def wait_for_command(host) -> str:
     """The run of the agent whose command has been started."""
     run = host.until_event("agent-started")["run"]
-    host.until(lambda line: line.get("event") == "command-started" and "sleep 30" in line["command"])
+    host.until(
+        lambda line: line.get("event") == "command-started" and "sleep 30" in line["command"]
+    )
     return run
 
 

@@ -85,7 +85,11 @@ async def test_a_failed_command_inside_a_turn_is_recorded_and_does_not_fail_the_
 
 @pytest.mark.parametrize(
     ("choice", "state", "ran"),
-    [("allow", "completed", True), ("decline", "completed", False), ("cancel", "interrupted", False)],
+    [
+        ("allow", "completed", True),
+        ("decline", "completed", False),
+        ("cancel", "interrupted", False),
+    ],
 )
 async def test_an_approval_is_answered_by_meaning_or_by_the_agents_own_word(
     stage, until, choice, state, ran
@@ -135,7 +139,9 @@ async def test_options_go_with_the_next_turn_and_are_kept(stage):
     async with stage.host() as host:
         chat = await host.open("k", stage.agent())
         assert chat.options.model == "large"
-        models = [entry["model"] for entry in stage.transcript(chat.kept.native) if "model" in entry]
+        models = [
+            entry["model"] for entry in stage.transcript(chat.kept.native) if "model" in entry
+        ]
         assert models == ["small", "large"]
 
 

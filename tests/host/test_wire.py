@@ -114,7 +114,16 @@ def socket_host(stage, host_process, monkeypatch):
 
     def start():
         process = subprocess.Popen(
-            [sys.executable, "-m", "lastout", "host", "--state", str(stage.state), "--socket", path],
+            [
+                sys.executable,
+                "-m",
+                "lastout",
+                "host",
+                "--state",
+                str(stage.state),
+                "--socket",
+                path,
+            ],
             env={**os.environ, "PYTHONPATH": source},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

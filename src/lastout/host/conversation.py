@@ -60,7 +60,7 @@ class Conversation:
 
     @property
     def last_verdict(self) -> str | None:
-        """The verdict on the agent that was ended last, None before the first end."""
+        """The verdict on the agent that was ended last; None before, or when nobody saw its end."""
         return self._worker.last_verdict
 
     @property

@@ -53,6 +53,8 @@ class Live:
         self.failure: str | None = None
         self.unproven = False
         """The lease is kept: the agent may still be running."""
+        self.left = False
+        """A quit had no time to see its end: it was left to its supervisor."""
         self.wanted: Reason | None = None
         """Why it is being ended; None while nobody has asked."""
         self.settled = anyio.Event()
@@ -109,12 +111,12 @@ class Live:
             with anyio.CancelScope(shield=True):
                 if self.outcome is None and self.session is not None:
                     self.outcome = self.session.process.outcome
-                left = self._deadline is not None and not (
+                self.left = self._deadline is not None and not (
                     self.outcome is None or self.outcome.verdict == "exited"
                 )
                 # A quit that was not finished leaves the lease as it is, marked owned: the next
                 # start recovers it, and takes the time that this one did not have.
-                if not left:
+                if not self.left:
                     verdict = await self._claims.settle(
                         grant, self.outcome, launched=self._launched
                     )

@@ -318,7 +318,8 @@ class Worker:
             answers.append(Settled(request=0, error=sentences.GONE))
             event.set()
         self._answers.clear()
-        self.last_verdict = live.outcome.verdict if live.outcome is not None else None
+        seen = live.outcome is not None and not live.left
+        self.last_verdict = live.outcome.verdict if seen and live.outcome is not None else None
         if self.current is not None and not self.current.settled:
             self._settle_lost(self.current, live)
         if live.outcome is not None and live.grant is not None:
