@@ -19,7 +19,7 @@ from lastout.state import new_run, record_path, valid_run
 if TYPE_CHECKING:
     from lastout.identity import ProcessIdentity
 
-__all__ = ["Argument", "binary", "command", "masks", "plain_argv", "seconds"]
+__all__ = ["Argument", "binary", "command", "grace_options", "masks", "plain_argv", "seconds"]
 
 Argument = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -111,7 +111,7 @@ def command(
         add("--leftovers", _choice("leftovers", leftovers, ("stop", "wait")))
     if timeout is not None:
         add("--timeout", seconds("the timeout", timeout))
-    options += _graces(graces)
+    options += grace_options(graces)
     signals = [_signal_name(entry) for entry in forward]
     if signals:
         add("--forward", ",".join(signals))
@@ -182,7 +182,8 @@ def seconds(what: str, value: float) -> str:
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
-def _graces(graces: Graces | str | None) -> list[str]:
+def grace_options(graces: Graces | str | None) -> list[str]:
+    """The supervisor's options for these graces; a preset by its name."""
     if isinstance(graces, str):
         resolve(graces)
         return ["--budget", graces]
