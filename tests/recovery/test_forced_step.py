@@ -18,6 +18,7 @@ from harness.run import Run
 from lastout import forced, sweep, tree
 from lastout.forced import Target, force
 from lastout.identity import ProcessIdentity
+from lastout.proctable import read_stat
 from lastout.recovery import case as cases
 from lastout.recovery.act import recover
 from lastout.recovery.case import Asker
@@ -130,7 +131,8 @@ def test_a_front_that_has_adopted_the_tree_and_what_it_had_before(scene: Scene) 
     members = [scene.member("root"), scene.member("escapee")]
     aim = target(run)
     run.keeper.signal(SIGKILL)
-    run.event("takeover")
+    escapee = members[1]
+    scene.until(lambda: read_stat(escapee.pid).ppid == run.front.pid, "the front has adopted it")
     run.front.signal(SIGSTOP)
     run.front.wait_state("T")
     verdict = force(aim)
