@@ -42,6 +42,8 @@ Options of the record and of the conversation:
   --key KEY                  the conversation that CMD may write to: started only when nobody else
                              writes to it; refused with who does, otherwise
   --wait                     with --key: wait for the key instead
+  --trace                    ask the kernel who sends signals to the run (needs root), or, without
+                             root, how its processes end; refused where neither can be had
   --mask N                   write argument N of CMD as *** in the record (0 is CMD; repeatable);
                              what looks like a key or a password is masked anyway
 
@@ -119,6 +121,12 @@ def plan(arguments: list[str]) -> tuple[list[str], bytes | None]:
 
         for position in mask_indices(command):
             options += ["--mask", str(position)]
+    if "--trace" in ours:
+        if record is None:
+            raise Usage("--trace writes into the run's record, and --no-record leaves that out")
+        from lastout.evidence.trace.attach import attach
+
+        attach(run, record)
     key = ours.get("--key")
     if key is not None:
         options += _lease(key, run, record, ours.get("--state"), theirs, "--wait" in ours)
@@ -139,7 +147,7 @@ def _split(arguments: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
         if word == "--":
             break
         name, equals, value = word.partition("=")
-        if word in ("--json", "--no-record", "--wait"):
+        if word in ("--json", "--no-record", "--wait", "--trace"):
             ours[word] = ""
             continue
         if word in _FLAGS:

@@ -33,6 +33,7 @@ def alone(event: Event) -> Iterator[Claim]:
                 target=_process(event.target),
                 sender=None if event.sender is None else _process(event.sender),
                 result=event.result,
+                detail=event.result == "ignored",
                 numbers={"si_code": event.si_code},
             )
         case TracedOom():
@@ -47,7 +48,8 @@ def alone(event: Event) -> Iterator[Claim]:
                 process=_process(event.process),
                 code=event.code,
                 signal=event.signal,
-                detail=event.signal is None,
+                # The front ends as the root did: that is its work, not news.
+                detail=event.signal is None or event.who in ("front", "keeper"),
                 numbers={"status": event.status, "ppid": event.ppid},
             )
         case TraceBegan():

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import select
+import struct
 import sys
 import time
 from types import TracebackType
@@ -14,6 +15,8 @@ from typing import Self
 __all__ = ["Watch"]
 
 _MODIFY, _MOVED_TO, _CREATE, _ONLYDIR = 0x2, 0x80, 0x100, 0x01000000
+_OVERFLOW = 0x4000
+_EVENT = struct.Struct("=iIII")
 _LOOK_EVERY_S = 0.5
 
 
@@ -63,14 +66,28 @@ class Watch:
             return True
         ready, _, _ = select.select([self.descriptor], [], [], seconds)
         if ready:
-            self.drain()
+            self.changed()
         return bool(ready)
 
-    def drain(self) -> None:
-        """Take away the news that are there."""
+    def changed(self) -> set[str] | None:
+        """The paths that the news are about; None: more than could be told, look at everything."""
+        if self.descriptor < 0:
+            return None
+        paths: set[str] = set()
+        everything = False
+        places = {number: directory for directory, number in self._watched.items()}
         with contextlib.suppress(BlockingIOError):
-            while os.read(self.descriptor, 65536):
-                pass
+            while data := os.read(self.descriptor, 1 << 16):
+                offset = 0
+                while offset + _EVENT.size <= len(data):
+                    number, mask, _, length = _EVENT.unpack_from(data, offset)
+                    offset += _EVENT.size
+                    name = data[offset : offset + length].split(b"\0", 1)[0]
+                    offset += length
+                    everything |= bool(mask & _OVERFLOW)
+                    if number in places and name:
+                        paths.add(os.path.join(places[number], os.fsdecode(name)))
+        return None if everything else paths
 
     def close(self) -> None:
         """Watch nothing any more."""

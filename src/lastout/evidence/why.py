@@ -9,6 +9,7 @@ is an exit code, a signal after ours is not said to be ours.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from lastout.evidence import causes, reported, traces
@@ -58,6 +59,14 @@ def story(contents: Contents) -> Story:
     claims += _ending(reading)
     claims += _missing(reading)
     began = reading.first(Started)
+    told = {name for claim in claims if claim.kind.startswith("sender") for name in claim.events}
+    # What the cause of the end has told already is told once.
+    claims = [
+        replace(claim, detail=True)
+        if claim.kind in ("traced-signal", "traced-oom") and claim.events[0] in told
+        else claim
+        for claim in claims
+    ]
     last = max((event.boottime_ns for event in reading.events), default=0)
     claims.sort(key=lambda claim: last if claim.at_ns is None else claim.at_ns)
     return Story(
