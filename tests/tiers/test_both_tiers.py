@@ -135,6 +135,8 @@ def test_front_and_keeper_killed_in_the_same_instant_200_times(
 ) -> None:
     for _ in range(200):
         kill_both(scene, tier)
+        for member in scene.members:
+            member.close()
         scene.members.clear()
 
 
