@@ -46,7 +46,6 @@ def _become_tracer(run: str, record: str, front: int, ready: int) -> None:
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
         os.close(null)
-        os.chdir("/")
         module = "lastout.evidence.trace.one"
         arguments = [sys.executable, "-m", module, run, record, str(front), str(keep)]
         os.execv(sys.executable, arguments)

@@ -109,6 +109,7 @@ def _end_on_signals(wake: int) -> None:
 def main() -> None:
     """The entry point."""
     run, path, front, ready = sys.argv[1:5]
+    os.chdir("/")  # it holds nobody's directory
     sys.exit(trace(run, path, int(front), int(ready)))
 
 
