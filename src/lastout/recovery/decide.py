@@ -170,9 +170,10 @@ def _gone(facts: Facts) -> Decision:
 
 def _nameless(facts: Facts) -> Decision:
     """Nobody knows whether a supervisor was started: only the lock can tell, behind a fence."""
-    # The owner itself may be starting it in another thread: its grant is then still there.
+    # The owner itself may be starting it in another thread: its grant is then still there. Where
+    # the front was known beforehand and is dead, nobody is starting anything.
     dropped = facts.asker_owns and facts.handle_gone
-    if facts.owner is Alive.YES and not dropped:
+    if facts.owner is Alive.YES and not dropped and facts.front is not Alive.NO:
         return Decision(Step.LEAVE, None, "its owner is alive and may be starting it right now")
     if not facts.fenced:
         return Decision(Step.FENCE)
