@@ -14,14 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Iterable, Mapping
-from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, Literal
+from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal
 
 from lastout.errors import HandleInert
+from lastout.forked import cut_off, register, unregister
 from lastout.graces import MARGIN, Graces, resolve
 from lastout.handed import Handed
-from lastout.link import Link, limit_named, pair
+from lastout.link import Link, limit_named, pair, room
 from lastout.outcome import Outcome, decide, identity_of
 from lastout.state import new_run, record_path
 from lastout.told import Told
@@ -157,7 +157,7 @@ class Popen(subprocess.Popen[AnyStr]):
                 call = handed.with_supervisor(theirs.fileno(), **self._ours)
                 if handed.inherits_all:
                     theirs.set_inheritable(True)
-                with limit_named(_AT_START), _room():
+                with limit_named(_AT_START), room(1):  # for the front's pidfd, which comes after it
                     super()._execute_child(*call)  # type: ignore[misc]
             with limit_named(_AT_START):
                 self._link = Link(ours, os.pidfd_open(self.pid))
@@ -165,7 +165,7 @@ class Popen(subprocess.Popen[AnyStr]):
             # A front that did start hears its owner hang up, and stops.
             ours.close()
             raise
-        _handles.add(self)
+        register(self)
         try:
             self._wait_for_start(handed.program, handed.cwd)
         except BaseException:
@@ -293,7 +293,7 @@ class Popen(subprocess.Popen[AnyStr]):
 
     def _close_when_over(self) -> None:
         if self.returncode is not None and not self._waiters and self._link is not None:
-            _handles.discard(self)
+            unregister(self)
             self._link.close()
 
     # --- starting, stopping ----------------------------------------------------------------------
@@ -328,19 +328,35 @@ class Popen(subprocess.Popen[AnyStr]):
 
     def _signal_root(self, sig: int) -> None:
         """Through the supervisor, so that it is on record; what that does not pass on, directly."""
-        from lastout import identity
-
-        assert self._link is not None
         try:
             name = signal.Signals(sig).name.removeprefix("SIG")
         except ValueError:
             name = "STOP"  # no signal (0) or a real-time one: the supervisor has no name for it
-        if name != "STOP" and self._link.send({"cmd": "signal", "name": name}):
+        if name != "STOP" and self._pass_on(name):
             return
+        from lastout import identity
+
         try:
             identity.signal(self.root, sig)
         except ProcessLookupError:
             pass  # it ended meanwhile, as in subprocess
+
+    def _pass_on(self, name: str) -> bool:
+        """As in subprocess, it has been delivered when this returns. False when nobody does it."""
+        link = self._link
+        assert link is not None
+        with self._waitpid_lock:
+            self._look()
+            before = self._told.passed_on[name]
+            if self.returncode is not None or not link.send({"cmd": "signal", "name": name}):
+                return self.returncode is not None
+            ends = time.monotonic() + MARGIN
+            while self._told.passed_on[name] == before and self.returncode is None:
+                if (left := ends - time.monotonic()) <= 0 or link.front_gone:
+                    return not link.front_gone  # it is under way
+                link.wait_blocking(left)
+                self._look()
+        return True
 
     # --- forked children -------------------------------------------------------------------------
 
@@ -356,40 +372,4 @@ class Popen(subprocess.Popen[AnyStr]):
         if self._link is not None:
             self._link.close_after_fork()
         for stream in (self.stdin, self.stdout, self.stderr):
-            _cut_off(stream)
-
-
-class _room:  # noqa: N801 - used like a function
-    """One descriptor is kept free during the start: the front's pidfd must not fail after it."""
-
-    def __enter__(self) -> None:
-        self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __exit__(self, *exc_info: object) -> None:
-        os.close(self._fd)
-
-
-def _cut_off(stream: IO[Any] | None) -> None:
-    """Give up a forked child's copy of a pipe: its end must be the parent's alone.
-
-    The file object stays usable, and what it has buffered goes nowhere a second time.
-    """
-    if stream is None or stream.closed:
-        return
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.dup2(null, stream.fileno(), inheritable=False)
-    finally:
-        os.close(null)
-
-
-_handles: weakref.WeakSet[Popen[Any]] = weakref.WeakSet()
-
-
-def _make_inert() -> None:
-    for process in list(_handles):
-        process._after_fork()
-    _handles.clear()
-
-
-os.register_at_fork(after_in_child=_make_inert)
+            cut_off(stream)

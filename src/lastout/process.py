@@ -124,7 +124,11 @@ async def open_process(
             pass_fds=kept,
         )
         where = None if path is None else _absolute(path)
-        process = Process(spawned, run, where, wanted.max_stop)
+        try:
+            process = Process(spawned, run, where, wanted.max_stop)
+        except OSError:
+            spawned.close()  # another thread took the last descriptor, which the epoll wants
+            raise
         ran.append(process)
         reason: Reason = "abort"
         try:

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Final
 
-__all__ = ["Redirection", "Spawned", "group_number", "spawn", "user_number"]
+from lastout.link import limit_named, pair, room
+
+__all__ = ["DESCRIPTORS", "Redirection", "Spawned", "group_number", "spawn", "user_number"]
+
+DESCRIPTORS: Final = 3
+"""What a run takes of this process besides its pipes: control socket, pidfd, the epoll of both."""
+
+_AT_START: Final = 12
+"""What a start takes for a moment: those, both ends of three pipes, and the standard library's."""
 
 Redirection = int | IO[Any] | None
 """PIPE, DEVNULL, STDOUT (stderr only), a descriptor, an object with a fileno, or None:
@@ -31,6 +40,13 @@ class Spawned:
     stdout: int | None
     stderr: int | None
 
+    def close(self) -> None:
+        """Close all of it: the front hears its owner hang up, and stops."""
+        self.control.close()
+        for fd in (self.pidfd, self.stdin, self.stdout, self.stderr):
+            if fd is not None:
+                os.close(fd)
+
 
 def spawn(
     argv: Sequence[str],
@@ -43,31 +59,44 @@ def spawn(
 ) -> Spawned:
     """Start `argv`, which begins with the supervisor, and give it the control socket.
 
-    Raises OSError when the system cannot, ValueError for what subprocess refuses.
+    Raises LimitReached when the descriptors do not suffice, another OSError when the system cannot,
+    ValueError for what subprocess refuses; then nothing runs.
     """
-    with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+    with (
+        limit_named(_AT_START),
+        contextlib.ExitStack() as theirs,
+        contextlib.ExitStack() as ours,
+    ):
         stdin_fd, stdin_end = _pipe(stdin, False, ours, theirs)
         stdout_fd, stdout_end = _pipe(stdout, True, ours, theirs)
         stderr_fd, stderr_end = _pipe(stderr, True, ours, theirs)
-        control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        control, remote = pair()
         ours.callback(control.close)
         theirs.callback(remote.close)
         number = remote.fileno()
-        front = subprocess.Popen(
-            [argv[0], "--control", str(number), *argv[1:]],
-            stdin=stdin_end,
-            stdout=stdout_end,
-            stderr=stderr_end,
-            env=env,
-            close_fds=True,
-            pass_fds=(number, *pass_fds),
-        )
+        with room(2):  # for pidfd and epoll, which come when the front runs
+            front = subprocess.Popen(
+                [argv[0], "--control", str(number), *argv[1:]],
+                stdin=stdin_end,
+                stdout=stdout_end,
+                stderr=stderr_end,
+                env=env,
+                close_fds=True,
+                pass_fds=(number, *pass_fds),
+            )
         # From here on nobody but us asks for the front's status, by its pidfd: Popen must neither
         # wait for it nor warn that nobody did.
         front.returncode = 0
-        # A stray waitpid(-1) in another thread could take the front away before this line, and
-        # its number be given to somebody else; `started` names the front, and is compared.
-        pidfd = os.pidfd_open(front.pid)
+        try:
+            # A stray waitpid(-1) in another thread could take the front away before this line, and
+            # its number be given to somebody else; `started` names the front, and is compared.
+            pidfd = os.pidfd_open(front.pid)
+        except OSError:
+            # Another thread took the last descriptor. The front is our unreaped child, so the number
+            # is its own; its keeper ends what it may have started.
+            os.kill(front.pid, signal.SIGKILL)
+            os.waitpid(front.pid, 0)
+            raise
         ours.pop_all()
         return Spawned(front.pid, pidfd, control, stdin_fd, stdout_fd, stderr_fd)
 

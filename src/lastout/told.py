@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from lastout.errors import ExecutionFailed, Refused
 from lastout.evidence import events as lines
@@ -27,6 +28,8 @@ class Told:
         """A stop has begun."""
         self.final = False
         """The supervisor's last word has come."""
+        self.passed_on: Counter[str] = Counter()
+        """How many signals of a name were passed on to the root."""
 
     def take(self, event: lines.Event) -> None:
         """One more line."""
@@ -38,6 +41,8 @@ class Told:
             case lines.Refused() | lines.Failed():
                 self.nothing = event
                 self.final = True
+            case lines.Signalled(forwarded=True):
+                self.passed_on[event.signal] += 1
             case lines.StopBegan():
                 self.facts.append(event)
                 self.stopping = True

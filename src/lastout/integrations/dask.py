@@ -8,8 +8,6 @@ from typing import Any
 
 from distributed.deploy.spec import ProcessInterface
 
-from lastout.graces import Graces
-
 __all__ = ["Worker", "worker_argv"]
 
 
@@ -23,7 +21,8 @@ class Worker(ProcessInterface):
     """For a `SpecCluster`: `{"cls": Worker, "options": {"worker_kwargs": {...}}}`.
 
     The worker is stopped by the ladder when the cluster closes it, and when the process that made
-    the cluster dies.
+    the cluster dies. Other options (`graces`, ...) are `open_process`'s; `argv` is for a worker that
+    is started by another command.
     """
 
     def __init__(
@@ -32,12 +31,12 @@ class Worker(ProcessInterface):
         worker_class: str = "distributed.Nanny",
         name: str | None = None,
         worker_kwargs: dict[str, Any] | None = None,
-        graces: Graces | str | None = None,
         argv: list[str] | None = None,
+        **options: Any,
     ) -> None:
         self.name = name
         self._argv = argv or worker_argv(scheduler, worker_class, dict(worker_kwargs or {}))
-        self._graces = graces
+        self._options = options
         self._context: Any = None
         self.process: Any = None
         super().__init__(scheduler=scheduler, name=name)
@@ -46,9 +45,9 @@ class Worker(ProcessInterface):
         """Start the worker. Raises as `open_process` does."""
         from lastout.process import open_process
 
-        self._context = open_process(
-            self._argv, stdin=None, stdout=None, stdin_end="ignore", graces=self._graces
-        )
+        # Its stdin is ours, as with every dask worker: no end of it is meant for the worker.
+        options = {"stdin": None, "stdout": None, "stdin_end": "ignore", **self._options}
+        self._context = open_process(self._argv, **options)
         self.process = await self._context.__aenter__()
         await super().start()
 

@@ -8,8 +8,9 @@ from subprocess import DEVNULL
 from typing import Any
 
 from jupyter_client.provisioning import LocalProvisioner
+from traitlets import Unicode
 
-from lastout.graces import MARGIN, PRESETS
+from lastout.graces import MARGIN, resolve
 from lastout.popen import Popen
 
 __all__ = ["Provisioner"]
@@ -18,8 +19,12 @@ __all__ = ["Provisioner"]
 class Provisioner(LocalProvisioner):
     """A local kernel as `lastout.Popen`: interrupts reach it, and killing it leaves nobody.
 
-    Its place in a kernel's `kernel.json` is `metadata.kernel_provisioner.provisioner_name`.
+    Its place in a kernel's `kernel.json` is `metadata.kernel_provisioner`: the `provisioner_name`,
+    and below `config` what differs from the defaults here.
     """
+
+    graces = Unicode("jupyter", help="The name of a preset.").tag(config=True)
+    state = Unicode("", help="The state directory; empty: the user's.").tag(config=True)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the kernel. Raises ValueError for `independent=True`: such a kernel is to outlive
@@ -35,7 +40,8 @@ class Provisioner(LocalProvisioner):
             [os.path.expanduser(word) for word in cmd],  # noqa: ASYNC240 - as the local one does
             stdin=DEVNULL if stdin is None else stdin,
             env=env,
-            graces="jupyter",
+            graces=self.graces,
+            state=self.state or None,
             **options,
         )
         self.pid = self.process.pid
@@ -46,4 +52,4 @@ class Provisioner(LocalProvisioner):
 
     def get_shutdown_wait_time(self, recommended: float = 5.0) -> float:
         """The kernel manager gives each of its two steps half of this: the ladder must fit in."""
-        return max(recommended, 2 * (PRESETS["jupyter"].max_stop + MARGIN))
+        return max(recommended, 2 * (resolve(self.graces).max_stop + MARGIN))
