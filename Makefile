@@ -11,6 +11,9 @@ PROGRAM := src/lastout/_bin/lastout-supervisor
 BASE := $(VENV)/.base
 DEV  := $(VENV)/.dev
 
+# So that the tests find the programs of .venv (lastout, uv) by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test torture check native bench clean
 
