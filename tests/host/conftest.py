@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+
 from lastout.agents import Scripted
 from lastout.graces import Graces
 from lastout.host import Conversation, Host, open_host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from lastout.agents import Claude, Codex
 from lastout.agents.events import Noise, Text
 

@@ -8,6 +8,7 @@ import time
 
 import anyio
 import pytest
+
 from lastout.host import open_host
 
 COMMANDS = {

@@ -19,22 +19,21 @@ SCRIPTS = {
 }
 
 
+async def use(host, stage, key: int, number: int) -> None:
+    """One conversation in one round: something from the list, and then it still answers."""
+    chat = await host.open(f"k{key}", stage.agent("--lock"))
+    script = list(SCRIPTS)[(key + number) % len(SCRIPTS)]
+    message = await (await chat.send(script, id=f"{number}a")).done()
+    assert message.state == SCRIPTS[script]
+    assert (await (await chat.send("hello", id=f"{number}b")).done()).state == "completed"
+
+
 async def forty(stage, rounds: int) -> None:
-    scripts = list(SCRIPTS)
     for number in range(rounds):
         async with stage.host() as host:
             async with anyio.create_task_group() as tasks:
-
-                async def use(key: int) -> None:
-                    chat = await host.open(f"k{key}", stage.agent("--lock"))
-                    script = scripts[(key + number) % len(scripts)]
-                    message = await (await chat.send(script, id=f"{number}a")).done()
-                    assert message.state == SCRIPTS[script]
-                    after = await (await chat.send("hello", id=f"{number}b")).done()
-                    assert after.state == "completed"
-
                 for key in range(40):
-                    tasks.start_soon(use, key)
+                    tasks.start_soon(use, host, stage, key, number)
             chats = host.conversations
         for key in range(40):
             said = stage.said(chats[f"k{key}"].kept.native)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+
 from lastout.agents.events import CommandEnded, Question
 from lastout.host import HostError, NoQuestion, NotOffered
 

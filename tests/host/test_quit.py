@@ -6,6 +6,7 @@ import time
 
 import anyio
 import pytest
+
 from harness.freezer import freezer
 from lastout import sole_writer
 from lastout.agents import Claude, Codex, Command, Scripted

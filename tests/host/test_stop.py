@@ -6,6 +6,7 @@ import time
 
 import anyio
 import pytest
+
 from lastout.graces import MARGIN, Graces
 from lastout.host import NotStarted, StillRunning
 from lastout.host.bounds import DRAIN
