@@ -379,9 +379,11 @@ async def test_who_waits_for_a_line_gets_it_whoever_else_reads(state: Path) -> N
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen, process)
             await anyio.wait_all_tasks_blocked()
-            for _ in range(30):
-                process.request_stop()
-                time.sleep(0.01)
+            process.request_stop()
+            time.sleep(0.2)  # the loop is kept from running, until its lines have come
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await process.wait_root()
             with anyio.fail_after(5):
                 await heard.wait()
             await process.stop(grace=0)

@@ -61,6 +61,7 @@ Options of the supervisor (times in seconds, like 0.5):
   --forward SIG[,SIG...]     pass these signals on too (always: USR1 USR2 WINCH CONT)
   --close-fds, --keep-fd N   pass on 0, 1, 2 and N only
   --new-session              a session of its own even with a terminal
+  --ctty                     the same, and CMD's stdin, a terminal, becomes its controlling one
   --argv0 NAME  --chdir DIR  --umask OCTAL  --uid N  --gid N  --groups N[,N...]
   --rlimit NAME=SOFT:HARD
   -h, --help
@@ -71,7 +72,7 @@ the owner is refused or the tree is not proven empty; 125 nothing was started (u
 """
 
 # Options without a value; every other one takes the next argument, or what follows its "=".
-_FLAGS = frozenset({"--close-fds", "--new-session", "--observe"})
+_FLAGS = frozenset({"--close-fds", "--ctty", "--new-session", "--observe"})
 
 
 class Usage(Exception):
