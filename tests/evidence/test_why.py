@@ -311,6 +311,23 @@ def test_a_line_in_somebody_elses_name_is_not_used() -> None:
     assert "no-end" in record.kinds()
 
 
+def test_the_guards_word_is_the_supervisors() -> None:
+    record = Record().started().gone(writer="guard", proof="cgroup")
+    assert "its cgroup could be removed" in record.says("tree-gone")
+    assert "no-end" not in record.kinds()
+    assert (
+        "root-exited"
+        not in Record().started().add("root-exited", writer="guard", pid=300, code=0).kinds()
+    )
+
+
+def test_an_answer_on_the_control_socket_leaves_a_number_out() -> None:
+    record = Record().started().exited(0).gone()
+    record.lines[-1]["seq"] = 4
+    assert record.claim("lines-missing").detail
+    assert "control socket" in record.says("lines-missing")
+
+
 def test_an_empty_record_says_that_it_says_nothing() -> None:
     assert set(Record().kinds()) == {"start-not-known", "no-end"}
 

@@ -20,11 +20,11 @@ from lastout.evidence.events import (
     Unknown,
 )
 from lastout.evidence.journal import Contents, Problem
+from lastout.evidence.line import SUPERVISOR
 
 __all__ = ["Claim", "Grade", "Reading", "Story", "in_place", "reference"]
 
 _E = TypeVar("_E", bound=Event)
-_SUPERVISOR = ("front", "keeper")
 _FINAL = (Refused, Failed, TreeGone, TreeUnproven)
 
 
@@ -79,7 +79,7 @@ class Reading:
         self.events: Sequence[Event] = [event for event in by_time if in_place(event)]
         self.misplaced: Sequence[Event] = [event for event in by_time if not in_place(event)]
         self.problems: Sequence[Problem] = contents.problems
-        theirs = [event for event in contents.events if event.source in _SUPERVISOR]
+        theirs = [event for event in contents.events if event.source in SUPERVISOR]
         last = theirs[-1] if theirs else None
         self.final = last if isinstance(last, _FINAL) and in_place(last) else None
 
@@ -110,7 +110,7 @@ class Reading:
             self.final is not None
             and not self.problems
             and not self.misplaced
-            and not any(source in _SUPERVISOR for source, _, _ in self.gaps())
+            and not any(source in SUPERVISOR for source, _, _ in self.gaps())
             and self.first(Dropped) is None
             # A keeper that was lost may have acted without having written it.
             and self.first(Takeover) is None
@@ -126,7 +126,9 @@ def in_place(event: Event) -> bool:
             return event.source == "tracer"
         case Unknown():
             return True
-    return event.source in _SUPERVISOR
+    if event.source == "guard":
+        return isinstance(event, TreeGone)
+    return event.source in SUPERVISOR
 
 
 def reference(event: Event) -> str:

@@ -24,6 +24,7 @@ from lastout.evidence.events import (
     decode,
     encode,
 )
+from lastout.evidence.line import SUPERVISOR
 
 __all__ = ["Contents", "Follower", "Journal", "Problem", "append", "parse", "read"]
 
@@ -62,7 +63,7 @@ class Contents:
     @property
     def final(self) -> Event | None:
         """The supervisor's last word, or None: then how the run ended is not known."""
-        theirs = [event for event in self.events if event.source in ("front", "keeper")]
+        theirs = [event for event in self.events if event.source in SUPERVISOR]
         if theirs and isinstance(theirs[-1], Refused | Failed | TreeGone | TreeUnproven):
             return theirs[-1]
         return None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Event", "Identity", "NotALine"]
+__all__ = ["SUPERVISOR", "Event", "Identity", "NotALine"]
+
+SUPERVISOR = ("front", "keeper", "guard")
+"""Who writes for the supervisor; the rest of a record is by others."""
 
 
 class NotALine(ValueError):
@@ -22,7 +25,7 @@ class Identity(msgspec.Struct, frozen=True):
 class Event(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="event", rename={"source": "from"}
 ):
-    """What every line has. `source` is `from` in JSON: `front`, `keeper`, `owner` or `tracer`."""
+    """What every line has. `source` is `from` in JSON (SUPERVISOR, `owner` or `tracer`)."""
 
     v: int = 1
     run: str

@@ -22,6 +22,8 @@ from lastout.evidence.events import (
     Identity,
     Leftovers,
     Member,
+    Observed,
+    OpportunityBegan,
     Prepared,
     Reaped,
     Refused,
@@ -36,6 +38,7 @@ from lastout.evidence.events import (
     Unknown,
 )
 from lastout.evidence.journal import Contents
+from lastout.evidence.line import SUPERVISOR
 
 __all__ = ["story"]
 
@@ -96,6 +99,11 @@ def _alone(event: Event) -> Iterator[Claim]:
             yield _claim("leftover-ended", event, facts=facts, numbers=_usage(event))
         case Leftovers():
             yield _claim("leftovers", event, count=event.count, names=_names(event.members))
+        case OpportunityBegan():
+            yield _claim("opportunity", event, detail=True, bound_ms=event.bound_ms)
+        case Observed():
+            numbers = {"held_us": event.held_us}
+            yield _claim("looked-at", event, outcome=event.outcome, why=event.why, numbers=numbers)
         case Takeover():
             yield _claim("takeover", event, why=event.why, numbers={"keeper": event.keeper_status})
         case TreeGone():
@@ -236,7 +244,7 @@ def _beginning(reading: Reading) -> Iterator[Claim]:
 
 def _ending(reading: Reading) -> Iterator[Claim]:
     if reading.final is None:
-        last = next((e for e in reversed(reading.events) if e.source in ("front", "keeper")), None)
+        last = next((e for e in reversed(reading.events) if e.source in SUPERVISOR), None)
         said_end = any(isinstance(e, RootExited | Reaped) for e in reading.events)
         yield Claim(
             "no-end",
@@ -259,7 +267,7 @@ def _ending(reading: Reading) -> Iterator[Claim]:
 def _missing(reading: Reading) -> Iterator[Claim]:
     for source, first, last in reading.gaps():
         facts = {"source": source, "first": first, "last": last}
-        yield Claim("lines-missing", _UNKNOWN, facts=facts, whole=True)
+        yield Claim("lines-missing", _UNKNOWN, facts=facts, whole=True, detail=True)
     for event in reading.misplaced:
         facts = {"source": event.source, "seq": event.seq}
         yield Claim("misplaced-line", _UNKNOWN, (reference(event),), facts=facts, whole=True)

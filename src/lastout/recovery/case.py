@@ -20,6 +20,7 @@ from lastout.evidence.events import (
     TreeGone,
     TreeUnproven,
 )
+from lastout.evidence.line import SUPERVISOR
 from lastout.graces import DEFAULT
 from lastout.identity import ProcessIdentity, from_record
 from lastout.leases import locks
@@ -125,7 +126,7 @@ def _record(path: str, known: Known) -> None:
         known.record = Record.UNREADABLE
         known.evidence["record_error"] = str(error)
         return
-    theirs = [event for event in contents.events if event.source in ("front", "keeper")]
+    theirs = [event for event in contents.events if event.source in SUPERVISOR]
     known.record = _state(theirs)
     if known.record is Record.EMPTY and any(found.kind == "foreign" for found in contents.problems):
         known.record = Record.UNREADABLE

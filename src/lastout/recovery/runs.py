@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastout.evidence.events import Failed, NotALine, Refused, Started, StopBegan, decode
+from lastout.evidence.line import SUPERVISOR
 from lastout.identity import Alive, ProcessIdentity, still_alive
 from lastout.recovery.supervisors import START_BOUND
 
@@ -132,7 +133,7 @@ def _is_last_word(tail: bytes) -> bool:
             event = decode(line)
         except NotALine:
             continue
-        if event.source in ("front", "keeper"):
+        if event.source in SUPERVISOR:
             return type(event).__name__ == "TreeGone" or isinstance(event, Refused | Failed)
     return False
 

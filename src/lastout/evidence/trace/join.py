@@ -23,6 +23,7 @@ from lastout.evidence.events import (
     TraceEnded,
 )
 from lastout.evidence.journal import Follower, Journal
+from lastout.evidence.line import SUPERVISOR
 from lastout.evidence.trace import oom
 from lastout.evidence.trace.source import Ended, Exited, Forked, Named, Oom, Signal
 from lastout.proctable import read_stat
@@ -87,7 +88,7 @@ class RunTrace:
         """Take in what the supervisor has written meanwhile."""
         while data := self._record.read(1 << 16):
             for one in self._follower.feed(data):
-                if isinstance(one, Event) and one.source in ("front", "keeper"):
+                if isinstance(one, Event) and one.source in SUPERVISOR:
                     self._heard(one)
 
     def take(self, news: Any) -> bool:

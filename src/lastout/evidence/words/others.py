@@ -35,8 +35,11 @@ def _dropped(f: Facts) -> str:
 @says("lines-missing")
 def _lines_missing(f: Facts) -> str:
     first, last = f["first"], f["last"]
-    which = f"line {first}" if first == last else f"lines {first} to {last}"
-    return f"The {visible(f['source'])}'s {which} are missing; what they said is not known."
+    which = f"line {first} is" if first == last else f"lines {first} to {last} are"
+    return (
+        f"The {visible(f['source'])}'s {which} not in this record: answers to somebody on the "
+        "control socket, or lost; what they said is not known."
+    )
 
 
 @says("unreadable")

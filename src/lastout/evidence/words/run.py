@@ -159,6 +159,8 @@ def _takeover(f: Facts) -> str:
 
 _PROOFS = {
     "echild": ": the kernel said so",
+    "cgroup": ": the kernel said so, and its cgroup could be removed",
+    "pidns": ": the init of its pid namespace was reaped, which comes after everything in it",
     "listing": ": the process list, read twice, had none of it",
 }
 
@@ -198,6 +200,27 @@ def _no_end(f: Facts) -> str:
 @says("closed-after-tree-gone")
 def _closed_after(f: Facts) -> str:
     return f"The run was closed {milliseconds(f['ms'])} after its tree was gone."
+
+
+# The look at an exited root, before it is reaped.
+
+_LOOKS = {
+    "completed": "The caller looked at the exited root before it was reaped",
+    "timed-out": "The exited root was held for the caller to look at, and the time for it ran out",
+    "failed": "The exited root was held for the caller to look at, which failed",
+    "unavailable": "The exited root could not be held for the caller to look at",
+}
+
+
+@says("opportunity")
+def _opportunity(f: Facts) -> str:
+    return f"The exited root was held unreaped, for at most {f['bound_ms']} ms."
+
+
+@says("looked-at")
+def _looked_at(f: Facts) -> str:
+    what = _LOOKS.get(f["outcome"], f"The look at the exited root ended: {visible(f['outcome'])}")
+    return f"{what} ({visible(f['why'])})." if f["why"] else f"{what}."
 
 
 # What is seen right now.
