@@ -122,6 +122,7 @@ async def open_process(
             stderr=stderr,
             env=env,
             pass_fds=kept,
+            new_session=start_new_session,
         )
         where = None if path is None else _absolute(path)
         try:
