@@ -6,9 +6,7 @@ stray `waitpid(-1)` elsewhere in the program cannot falsify it.
 
 from __future__ import annotations
 
-import os
 import signal as signals
-import weakref
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -16,8 +14,9 @@ import anyio
 from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, EndOfStream
 
 from lastout.control import Control
-from lastout.errors import ExecutionFailed, HandleInert, Refused
+from lastout.errors import HandleInert
 from lastout.evidence import events as lines
+from lastout.forked import register, unregister
 from lastout.graces import HEARD, MARGIN
 from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome, decide, identity_of
@@ -51,7 +50,7 @@ class Process:
         self._settling = anyio.Lock(fast_acquire=True)
         self._asked = 0  # for the members
         self._outcome: Outcome | None = None
-        _handles.add(self)
+        register(self)
 
     @property
     def started(self) -> lines.Started:
@@ -180,12 +179,7 @@ class Process:
         self._telling.read()
         if self._telling.finished:
             return
-        milliseconds = None if grace is None else round(grace * 1000)
-        command = {"cmd": "stop", "reason": reason, "by": by, "grace_ms": milliseconds}
-        told = self._control.send(command)
-        if not told:  # it does not read: somebody has stopped it, or its socket is full
-            self._control.signal_front(signals.SIGTERM)
-            self._control.signal_front(signals.SIGCONT)
+        self._control.request_stop(reason, by, grace)
         self._telling.ends_now()
 
     async def _settle(self) -> None:
@@ -230,25 +224,7 @@ class Process:
         """Wait for the first line. Raises what subprocess would, when nothing was started."""
         telling = self._telling
         await telling.until(lambda: telling.started is not None or telling.finished)
-        match telling.nothing:
-            case lines.Refused() as refused:
-                raise Refused(refused.reason, refused.message)
-            case lines.Failed() as failed if failed.errno:
-                # As subprocess does it: OSError makes itself the subclass of its errno.
-                named = {"exec": program, "chdir": cwd}.get(failed.step or failed.reason)
-                text = os.strerror(failed.errno) if named else failed.message
-                raise OSError(failed.errno, text, named)
-            case lines.Failed() as failed:
-                raise OSError(failed.message)
-            case _:
-                pass
-        if telling.started is None:
-            status = self._control.front_status
-            raise ExecutionFailed(
-                f"the supervisor ended (status {status}) before it started {program!r}; "
-                "what it said is on stderr",
-                status,
-            )
+        telling.check_started(program, cwd, self._control.front_status)
 
     async def _close(self, reason: Reason) -> None:
         """Leave nobody behind: the end of the block, however it ends."""
@@ -271,7 +247,7 @@ class Process:
             tasks.cancel_scope.cancel()
 
     def _release(self) -> None:
-        _handles.discard(self)
+        unregister(self)
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
@@ -297,15 +273,3 @@ async def _discard(stream: PipeReceiveStream) -> None:
             await stream.receive()
     except (EndOfStream, ClosedResourceError, BusyResourceError, BrokenResourceError):
         pass
-
-
-_handles: weakref.WeakSet[Process] = weakref.WeakSet()
-
-
-def _make_inert() -> None:
-    for process in list(_handles):
-        process._after_fork()
-    _handles.clear()
-
-
-os.register_at_fork(after_in_child=_make_inert)

@@ -85,8 +85,8 @@ class Link:
         """Ask for the stop, with a grace in seconds."""
         milliseconds = None if grace is None else round(grace * 1000)
         told = self.send({"cmd": "stop", "reason": reason, "by": by, "grace_ms": milliseconds})
-        # A front that somebody has stopped does not read; one that does not read is told by signal.
-        self.signal_front(*(() if told else (signal.SIGTERM,)), signal.SIGCONT)
+        if not told:  # it does not read: somebody has stopped it, or its socket is full
+            self.signal_front(signal.SIGTERM, signal.SIGCONT)
 
     def signal_front(self, *numbers: int) -> None:
         """Signal the front; nothing when it is gone. The pidfd cannot mean a stranger."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal
 
 from lastout.errors import HandleInert
 from lastout.forked import cut_off, register, unregister
-from lastout.graces import MARGIN, Graces, resolve
+from lastout.graces import HEARD, MARGIN, Graces, resolve
 from lastout.handed import Handed
 from lastout.link import Link, limit_named, pair, room
 from lastout.outcome import Outcome, decide, identity_of
@@ -74,6 +74,7 @@ class Popen(subprocess.Popen[AnyStr]):
         self._waiters = 0
         self._inert = False
         self._ending_since: float | None = None
+        self._unheard_at: float | None = None
         self._outcome: Outcome | None = None
         self._ours: dict[str, Any] = {
             "run": self.run,
@@ -209,7 +210,8 @@ class Popen(subprocess.Popen[AnyStr]):
                 now = time.monotonic()
                 if ends is not None and now >= ends:
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-                due = min((at for at in (ends, self._overdue_at) if at is not None), default=None)
+                dues = (ends, self._overdue_at, self._unheard_at)
+                due = min((at for at in dues if at is not None), default=None)
                 self._sleep(None if due is None else due - now)
         finally:
             with self._waitpid_lock:
@@ -227,6 +229,11 @@ class Popen(subprocess.Popen[AnyStr]):
             self._told.take(event)
         if link.front_gone or self._told.stopping or self._told.final:
             self._begin_bound()
+            self._unheard_at = None
+        elif self._unheard_at is not None and time.monotonic() >= self._unheard_at:
+            # Somebody has stopped the front. Not sooner: it passes SIGCONT on to the root.
+            link.signal_front(signal.SIGCONT)
+            self._unheard_at = None
         if link.front_gone and (self._told.final or self._told.started is None):
             self._outcome = self._decide()
         elif self._overdue_at is not None and (
@@ -325,6 +332,7 @@ class Popen(subprocess.Popen[AnyStr]):
         assert self._link is not None
         self._link.request_stop(reason, by, grace)
         self._begin_bound()
+        self._unheard_at = time.monotonic() + HEARD
 
     def _signal_root(self, sig: int) -> None:
         """Through the supervisor, so that it is on record; what that does not pass on, directly."""

@@ -14,36 +14,28 @@ import anyio
 from lastout.control import Control
 from lastout.evidence import events as lines
 from lastout.graces import MARGIN
+from lastout.told import Told
 
 __all__ = ["Telling"]
 
 _KEPT = 1024  # events for those who iterate; what decides the outcome is kept besides
 
 
-class Telling:
+class Telling(Told):
     """The lines of one run as they come from `control`, and what they say at once.
 
     `max_stop` (seconds) is the bound until `started` tells it.
     """
 
     def __init__(self, control: Control, max_stop: float) -> None:
+        super().__init__(max_stop)
         self._control = control
         self._turn = anyio.Lock(fast_acquire=True)
         self._recent: deque[lines.Event] = deque(maxlen=_KEPT)
         self._count = 0  # of all events, those that `_recent` has forgotten included
-        self._max_stop = max_stop
         self._ending_since: float | None = None  # on the event loop's clock
         self.over = False
         """Somebody has concluded what became of the run: nobody waits for a line any more."""
-        self.started: lines.Started | None = None
-        self.nothing: lines.Refused | lines.Failed | None = None
-        """Why nothing was started."""
-        self.stopping = False
-        """The supervisor has said that a stop began."""
-        self.final = False
-        """The supervisor's last word has come."""
-        self.facts: list[lines.Event] = []
-        """The lines that decide the outcome."""
         self.listed: lines.Listed | None = None
         """The latest answer to the `list` command."""
         self.answers = 0
@@ -69,7 +61,7 @@ class Telling:
     def overdue_at(self) -> float:
         """When the supervisor should have said its last word, on the event loop's clock."""
         since = anyio.current_time() if self._ending_since is None else self._ending_since
-        return since + self._max_stop + MARGIN
+        return since + self.max_stop + MARGIN
 
     def ends_now(self) -> None:
         """The bound begins, unless it has begun before."""
@@ -97,8 +89,9 @@ class Telling:
         for event in self._control.read():
             self._recent.append(event)
             self._count += 1
-            self._take(event)
-        if self._control.front_gone or self._control.ended:
+            self.take(event)
+        told_to_end = self.stopping or (self.final and self.nothing is None)
+        if told_to_end or self._control.front_gone or self._control.ended:
             self.ends_now()
 
     async def event(self, number: int) -> tuple[int, lines.Event] | None:
@@ -110,30 +103,12 @@ class Telling:
     def __aiter__(self) -> AsyncIterator[lines.Event]:
         return _Events(self)
 
-    def _take(self, event: lines.Event) -> None:
-        match event:
-            case lines.Started():
-                self.started = event
-                self._max_stop = event.max_stop_ms / 1000
-                self.facts.append(event)
-            case lines.Refused() | lines.Failed():
-                self.nothing = event
-                self.final = True
-            case lines.StopBegan():
-                self.stopping = True
-                self.facts.append(event)
-                self.ends_now()
-            case lines.RootExited() | lines.Reaped(who="root") | lines.Signalled(target="tree"):
-                self.facts.append(event)
-            case lines.TreeGone() | lines.TreeUnproven():
-                self.facts.append(event)
-                self.final = True
-                self.ends_now()
-            case lines.Listed():
-                self.listed = event
-                self.answers += 1
-            case _:
-                pass
+    def take(self, event: lines.Event) -> None:
+        """One more line."""
+        super().take(event)
+        if isinstance(event, lines.Listed):
+            self.listed = event
+            self.answers += 1
 
 
 class _Events:
