@@ -157,8 +157,6 @@ static bool front_step(int64_t now)
     return b->stage == UNPROVEN || (b->final && front.keeper_ended);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return !a ? b : !b || a < b ? a : b; }
-
 static int64_t front_next_due(void)
 {
     const struct board *b = run.board;

@@ -2,6 +2,7 @@
 #include "observe.h"
 #include "tty.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,11 +22,20 @@ static bool stdin_can_end(void)
     return S_ISSOCK(st.st_mode) || isatty(0);
 }
 
-static void leave_the_callers_group(void)
+/* NULL when the keeper is what it must be before there may be a root. */
+static const char *prepare(void)
 {
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1)) return "PR_SET_CHILD_SUBREAPER";
+    prctl(PR_SET_NAME, "lastout-keeper");
     /* A caller's kill of its group, or of its terminal's, must not reach us. */
-    if (run.terminal == TERMINAL_NONE) setsid();
-    else setpgid(0, 0);
+    if (run.terminal == TERMINAL_NONE ? setsid() < 0 : setpgid(0, 0)) return "leave the caller's group";
+    return NULL;
+}
+
+static _Noreturn void end_without_root(void)
+{
+    wake_peer();
+    _exit(0);
 }
 
 _Noreturn void keeper_main(void)
@@ -34,16 +44,12 @@ _Noreturn void keeper_main(void)
     run.role = KEEPER;
     run.driver = true;
     if (run.spec->observe) b->observing = OBSERVE_ARMED;
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    prctl(PR_SET_NAME, "lastout-keeper");
-    leave_the_callers_group();
+    const char *wrong = prepare();
+    if (wrong) not_started(wrong, errno), end_without_root();
     if (getppid() != b->front.pid) _exit(EXIT_NOT_STARTED);     /* the front has gone already: nothing was started */
     b->keeper.pid = getpid();
     if (run.spec->timeout_ms >= 0) run.timeout_due = now_ns() + run.spec->timeout_ms * MS;
-    if (!spawn_root()) {
-        wake_peer();
-        _exit(0);
-    }
+    if (!spawn_root()) end_without_root();
     /* From here on the root runs; what only the record wants comes now. */
     run.front_pidfd = pidfd_open_(b->front.pid);
     if (getppid() != b->front.pid) run.front_lost = true;

@@ -212,6 +212,7 @@ void owner_identify(void);                                   /* of the parent th
 void lock_take(const struct spec *);                         /* ends the process when busy or superseded */
 bool lock_note(void);                                        /* keeper: who holds it; false with errno set */
 enum terminal terminal_case(const struct spec *, const struct member *self);
+void not_started(const char *step, int error);
 bool spawn_root(void);                                       /* keeper: fills the board; false when not executed */
 void started_line(void);
 void remember_arguments(int argc, char **argv);
@@ -303,6 +304,9 @@ void reaped_line(const char *who, pid_t, int status, const struct rusage *);
 
 void loop(bool (*step)(int64_t now), int64_t (*next_due)(void));   /* until step says true */
 void deliver(const struct message *);                        /* to the ladder, or to the process that runs it */
+void look_again(void);                                       /* in a moment: something could not be found out */
+void take_init(void);                                        /* what the init of the pid namespace says */
+void take_cgroup(void);                                      /* the run's cgroup changed */
 bool drive_step(int64_t now);                                /* the driver's */
 int64_t drive_next_due(void);
 _Noreturn void keeper_main(void);
@@ -311,6 +315,8 @@ void front_asked_to_stop(const struct message *);
 void control_hung_up(void);
 void front_is_lost(void);
 void wake_peer(void);
+int64_t earlier(int64_t a, int64_t b);                       /* 0 is never */
+void stop_for(enum trigger, const char *which);
 int wait_ms(int64_t due, int64_t now);                       /* for poll: rounded up, -1 without a due */
 
 #endif

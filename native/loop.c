@@ -22,13 +22,15 @@ int wait_ms(int64_t due, int64_t now)
     return due <= now ? 0 : (int)((due - now + MS - 1) / MS);
 }
 
+int64_t earlier(int64_t a, int64_t b) { return !a ? b : !b || a < b ? a : b; }
+
 /* The other process looks at the board and takes lines; a full socket already holds a wake-up. */
 void wake_peer(void)
 {
     if (run.peer >= 0) send(run.peer, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void stop_for(enum trigger trigger, const char *which)
+void stop_for(enum trigger trigger, const char *which)
 {
     struct message m = {.kind = M_STOP, .trigger = trigger, .number = -1};
     if (which) strcpy(m.which, which);
@@ -166,9 +168,6 @@ void front_is_lost(void)
     if (run.board->stage < UNPROVEN) stop_for(PEER_LOST, "front");
 }
 
-static void take_init(void);
-static void take_cgroup(void);
-
 enum { SIGNALS, PEER, FRONT_END, OWNER, PARENT, STDIN, CONTROL, DEADLINE, INIT, CGROUP, SOURCES };
 
 static void fill(struct pollfd *p, bool control_waits)
@@ -213,85 +212,4 @@ void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
         if (p[CGROUP].revents) take_cgroup();
         if (p[FRONT_END].revents) front_is_lost();
     }
-}
-
-/* ---- the driver ---- */
-
-static bool looked_at;                   /* what follows the root's end waits for the look at it */
-
-/* Nothing is left: below us, and in the run's cgroup. */
-static enum reap_result reap_and_remove(bool hold_root)
-{
-    enum reap_result left = reap(hold_root);
-    return left == TREE_EMPTY && cgroup_path[0] && !cgroup_remove() ? TREE_LIVES : left;
-}
-
-static void let_stdin_go(void)
-{
-    release_stdio(false);                /* the owner's next write gets EPIPE, not a full pipe */
-    run.watch_stdin = false;
-}
-
-/* The root has ended, others have not. */
-static enum reap_result others_live(void)
-{
-    enum reap_result left = TREE_LIVES;
-    if (run.board->stage < STOP_KILL) leftovers_line();      /* after that they are not left over but being ended */
-    if (run.spec->leftovers_wait && run.board->stage == RUNNING) {
-        reap_root();
-        left = reap_and_remove(false);
-    } else if (run.board->stage == RUNNING) stop_for(ROOT_EXITED, NULL);
-    else stop_root_ended();
-    wake_peer();
-    return left;
-}
-
-static bool look(void)
-{
-    struct board *b = run.board;
-    bool ended_before = b->root_exited;
-    run.child_ended = false;
-    tty_look_at_root();
-    enum reap_result left = reap_and_remove(b->stage < STOP_KILL || observe_wants());
-    bool ended_now = b->root_exited && !ended_before;
-    if (ended_now) let_stdin_go(), looked_at = observe_open();
-    if (observe_holds()) return false;
-    if (looked_at) looked_at = false, ended_now = true;
-    if (left == ONLY_ROOT) {
-        reap_root();
-        left = reap_and_remove(false);
-    }
-    if (left == TREE_LIVES && ended_now) left = others_live();
-    if (left != TREE_EMPTY) return false;
-    stop_tree_empty();
-    return true;
-}
-
-static void take_init(void)
-{
-    bool ended_before = run.board->root_exited, others = pidns_read();
-    if (run.board->root_exited && !ended_before) let_stdin_go(), wake_peer();
-    if (others) others_live();
-}
-
-static void take_cgroup(void)
-{
-    char text[256];
-    if (pread(cgroup_events(), text, sizeof text, 0) >= 0) run.child_ended = true;     /* read, it waits for the next change */
-}
-
-bool drive_step(int64_t now)
-{
-    struct board *b = run.board;
-    observe_deadline(now);
-    if ((run.child_ended || b->stage >= STOP_KILL) && look()) return true;
-    stop_deadlines(now);
-    if (b->stage == UNPROVEN) return run.role == FRONT;
-    return b->stage == STOP_KILL && look();
-}
-
-int64_t drive_next_due(void)
-{
-    int64_t stop = stop_next_due(), look = observe_next_due();
-    return !look || (stop && stop < look) ? stop : look;
 }

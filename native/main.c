@@ -61,6 +61,7 @@ static void note_inherited_children(void)
     siginfo_t info = {0};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD) return;
     run.foreigns = own_children(run.foreign, NAMED);
+    if (run.foreigns < 0) bail(EXIT_NOT_STARTED, "inherited children cannot be listed: %s", strerror(errno));
     if (run.foreigns == NAMED) bail(EXIT_NOT_STARTED, "too many inherited children");
 }
 

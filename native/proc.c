@@ -83,9 +83,10 @@ static int children_file(const char *path, pid_t *out, int max)
 {
     char b[4096];
     int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0;
-    if (fd < 0) return 0;
+    if (fd < 0) return -1;
     pid_t pid = 0;
-    for (ssize_t n; (n = read(fd, b, sizeof b)) > 0 || (n < 0 && errno == EINTR);)
+    ssize_t n;
+    while ((n = read(fd, b, sizeof b)) > 0 || (n < 0 && errno == EINTR))
         for (ssize_t i = 0; i < n; i++) {
             if (b[i] >= '0' && b[i] <= '9') pid = pid * 10 + (b[i] - '0');
             else if (pid) {
@@ -94,9 +95,10 @@ static int children_file(const char *path, pid_t *out, int max)
             }
         }
     close(fd);
-    return count;
+    return n < 0 ? -1 : count;
 }
 
+/* -1: the list could not be read, which says nothing about what would be in it. */
 int own_children(pid_t *out, int max)
 {
     char path[64];
@@ -110,6 +112,7 @@ int children_of(const struct member *m, pid_t *out, int max)
     char path[96];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)m->id.pid, (int)m->id.pid);
     int count = children_file(path, out, max);
+    if (count < 0) count = 0;
     if (m->threads <= 1) return count;
     snprintf(path, sizeof path, "/proc/%d/task", (int)m->id.pid);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -121,7 +124,8 @@ int children_of(const struct member *m, pid_t *out, int max)
             at += d->size;
             if (d->name[0] == '.' || atoi(d->name) == m->id.pid) continue;
             snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)m->id.pid, atoi(d->name));
-            count += children_file(path, out + count, max - count);
+            int more = children_file(path, out + count, max - count);
+            if (more > 0) count += more;
         }
     close(fd);
     return count;

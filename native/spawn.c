@@ -161,6 +161,25 @@ pid_t start_child(pid_t parent, int *pidfd)
     return clone(child, stack + sizeof stack, SHARE | CLONE_VFORK | (pidfd ? CLONE_PIDFD : 0) | SIGCHLD, NULL, pidfd);
 }
 
+/* The last word of a run that has no root. */
+void not_started(const char *step, int error)
+{
+    struct board *b = run.board;
+    bool exec = !strcmp(step, "exec"), contain = strstr(step, "namespace") || strstr(step, "cgroup");
+    snprintf(b->exec_error, sizeof b->exec_error, exec ? "cannot execute '%.200s': %s" : "not started: %.200s: %s",
+             exec ? run.spec->argv[0] : step, strerror(error));
+    line_begin("failed");
+    line_str("reason", exec ? "exec" : !strcmp(step, "fork") ? "fork" : contain ? "contain" : "setup");
+    line_str("step", step);
+    line_int("errno", error);
+    line_str("message", b->exec_error);
+    line_ident("front", &b->front);
+    line_end();
+    b->exit_status = !exec ? EXIT_NOT_STARTED : error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    b->final = true;
+    b->stage = DONE;
+}
+
 bool spawn_root(void)
 {
     struct board *b = run.board;
@@ -186,21 +205,6 @@ bool spawn_root(void)
     }
     if (pid > 0 && run.init < 0) waitpid(pid, NULL, __WALL);
     if (cgroup_path[0]) cgroup_remove();
-    int error = b->child_error ? b->child_error : clone_error;
-    const char *step = b->child_step;
-    bool exec = !strcmp(step, "exec");
-    int status = !exec ? EXIT_NOT_STARTED : error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
-    snprintf(b->exec_error, sizeof b->exec_error, exec ? "cannot execute '%.200s': %s" : "not started: %.200s: %s",
-             exec ? s->argv[0] : step, strerror(error));
-    line_begin("failed");
-    line_str("reason", exec ? "exec" : !strcmp(step, "fork") ? "fork" : strstr(step, "namespace") || strstr(step, "cgroup") ? "contain" : "setup");
-    line_str("step", step);
-    line_int("errno", error);
-    line_str("message", b->exec_error);
-    line_ident("front", &b->front);
-    line_end();
-    b->exit_status = status;
-    b->final = true;
-    b->stage = DONE;
+    not_started(b->child_step, b->child_error ? b->child_error : clone_error);
     return false;
 }

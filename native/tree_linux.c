@@ -65,6 +65,7 @@ static pid_t reap_one(pid_t pid)
     if (got <= 0) return got;
     clear_killed(got);
     if (got == run.board->root.pid && !run.board->root_reaped) {
+        if (!run.board->root_exited) note_root_end(status);      /* the look before the reap failed */
         run.board->root_reaped = true;
         reaped_line("root", got, status, &u);
         return got;
@@ -106,10 +107,11 @@ static void look_at_root(void)
         note_root_end(wait_status(&info));
 }
 
+/* A list of children is a hint: it may hold back, never prove. */
 static enum reap_result reap_by_list(bool hold_root)
 {
     struct board *b = run.board;
-    int n = own_children(kids, MAX_PIDS), living = 0;
+    int n = own_children(kids, MAX_PIDS), living = n < 0;
     bool root_held = false;
     for (int i = 0; i < n; i++) {
         if (is_foreign(kids[i])) continue;
@@ -119,40 +121,48 @@ static enum reap_result reap_by_list(bool hold_root)
         else if (root && hold_root) root_held = true;
         else if (reap_one(kids[i]) == 0) living++;
     }
+    if (n < 0) look_again();
     if (living) return TREE_LIVES;
     return root_held ? ONLY_ROOT : TREE_EMPTY;
 }
 
-/* With children that were ours before the run ECHILD can never come; then an empty list, read twice, has to do, and the
- * record says so. */
-static bool only_foreign_left(void)
+/* The root is a zombie that we keep. */
+static enum reap_result reap_but_root(void)
 {
-    if (!run.foreigns && !run.scribe && run.guard <= 0) return false;
-    return reap_by_list(false) == TREE_EMPTY && reap_by_list(false) == TREE_EMPTY;
+    return reap_by_list(true) == TREE_LIVES ? TREE_LIVES : ONLY_ROOT;
+}
+
+/* Beside children that were ours before the run ECHILD can never come; then an empty list, read twice, has to do, and the
+ * record says so. */
+static enum reap_result reap_beside_foreign(bool hold_root)
+{
+    record_scribe_ended();
+    enum reap_result r = reap_by_list(hold_root);
+    if (r != TREE_EMPTY) return r;
+    return reap_by_list(false) == TREE_EMPTY && reap_by_list(false) == TREE_EMPTY ? TREE_EMPTY : TREE_LIVES;
 }
 
 enum reap_result reap(bool hold_root)
 {
     struct board *b = run.board;
     look_at_root();
-    if (run.role == FRONT && (run.foreigns || run.scribe || run.guard > 0)) {
-        record_scribe_ended();
-        enum reap_result r = reap_by_list(hold_root);
-        return r == TREE_EMPTY && !only_foreign_left() ? TREE_LIVES : r;
-    }
-    if (hold_root && b->root_exited && !b->root_reaped && !b->init.pid) return reap_by_list(true);
+    if (run.role == FRONT && (run.foreigns || run.scribe || run.guard > 0)) return reap_beside_foreign(hold_root);
+    if (hold_root && b->root_exited && !b->root_reaped && !b->init.pid) return reap_but_root();
     for (;;) {
         siginfo_t info = {0};
+        pid_t got = -1;
         if ((b->root_known && !b->root_reaped && !b->init.pid) || b->stage >= STOP_KILL) {   /* see it before it is gone */
-            if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL)) return errno == ECHILD ? TREE_EMPTY : TREE_LIVES;
-            if (!info.si_pid) return TREE_LIVES;
+            int failed = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL);
+            if (!failed && !info.si_pid) return TREE_LIVES;
             look_at_root();
-            if (info.si_pid == b->root.pid && hold_root && !b->root_reaped) return reap_by_list(true);
-        }
-        pid_t got = reap_one(info.si_pid ? info.si_pid : -1);
+            if (info.si_pid == b->root.pid && hold_root && b->root_exited && !b->root_reaped) return reap_but_root();
+            if (!failed) got = reap_one(info.si_pid);
+        } else got = reap_one(-1);
         if (got == 0) return TREE_LIVES;
-        if (got < 0 && errno == ECHILD) return TREE_EMPTY;
-        if (got < 0 && errno != EINTR) return TREE_LIVES;
+        if (got > 0 || errno == EINTR) continue;
+        if (errno == ECHILD) return TREE_EMPTY;
+        look_again();                    /* no word is no proof */
+        return TREE_LIVES;
     }
 }
 
