@@ -205,7 +205,14 @@ async def open_session(
     After the block nothing of it is alive, and `session.process.outcome` says how it ended.
     """
     async with open_process(
-        plan.argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=plan.env, **how
+        plan.argv,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=plan.env,
+        # Out of the terminal's foreground group: its Ctrl-C is the owner's to understand.
+        start_new_session=True,
+        **how,
     ) as process:
         session = Session(process, plan, on_event)
         session.record_commands()
