@@ -73,12 +73,15 @@ async def test_an_ignored_sigchld_takes_no_status_away(tmp_path: Path, anyio_bac
     assert (done.stdout, done.stderr) == (b"9\n", b"")
 
 
+@pytest.mark.parametrize("record", [True, None])
 async def test_the_front_killed_the_root_s_status_is_still_known(
-    state: Path, tmp_path: Path
+    state: Path, tmp_path: Path, record: bool | None
 ) -> None:
-    """The keeper goes on: SIGTERM, the grace, and the root's own status."""
+    """The keeper goes on: SIGTERM, the grace, and the root's own status, on the socket too."""
     agent = RudeAgent(tmp_path, ttl=30)
-    async with lastout.open_process(agent.argv, state=state, graces=QUICK) as process:
+    async with lastout.open_process(
+        agent.argv, state=state, graces=QUICK, record=record
+    ) as process:
         await ready(process)
         identity.signal(process.front, signal.SIGKILL)
         outcome = await process.wait()

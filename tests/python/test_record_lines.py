@@ -158,6 +158,7 @@ def test_a_line_without_end_does_not_fill_the_memory() -> None:
     found += follower.feed(b"\n" + line("note", 1, text="a") + b"\n")
     problems = [entry for entry in found if isinstance(entry, journal.Problem)]
     assert sum(len(problem.data) for problem in problems) == 40 * 65536
+    assert max(len(problem.data) for problem in problems) <= (1 << 20) + 65536
     assert {problem.kind for problem in problems} == {"foreign"}
     assert isinstance(found[-1], Note)
 
@@ -210,21 +211,26 @@ def test_two_owners_at_once_share_no_number(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom lastout.evidence import journal, events\n"
         "with journal.Journal(sys.argv[1], 'r') as j:\n"
+        "    print(flush=True)\n"
         "    sys.stdin.read()\n"
-        "    for _ in range(100): j.append(events.Note, text='x')\n"
+        "    for _ in range(300): j.append(events.Note, text='x')\n"
     )
-    writers = [
-        subprocess.Popen([sys.executable, "-c", program, str(record)], stdin=subprocess.PIPE)
-        for _ in range(3)
-    ]
+    gate, opener = os.pipe()  # they all wait for the same end
+    argv = [sys.executable, "-c", program, str(record)]
+    writers = [subprocess.Popen(argv, stdin=gate, stdout=subprocess.PIPE) for _ in range(3)]
+    os.close(gate)
     for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.close()
+        assert writer.stdout is not None
+        writer.stdout.readline()
+    os.close(opener)
     assert [writer.wait() for writer in writers] == [0, 0, 0]
+    for writer in writers:
+        assert writer.stdout is not None
+        writer.stdout.close()
     contents = journal.read(record)
     assert contents.problems == []
     assert contents.duplicates == 0
-    assert sorted(event.seq for event in contents.events) == list(range(1, 301))
+    assert sorted(event.seq for event in contents.events) == list(range(1, 901))
 
 
 def test_a_record_is_for_its_user_alone(tmp_path: Path) -> None:

@@ -154,6 +154,40 @@ async def test_two_readers_at_once_are_refused(state: Path) -> None:
             tasks.cancel_scope.cancel()
 
 
+async def test_a_second_reader_does_not_take_what_the_first_waits_for(state: Path) -> None:
+    import time
+
+    async with lastout.open_process(["cat"], state=state) as process:
+        stream = process.stdout
+        assert stream is not None
+        assert process.stdin is not None
+        got: list[bytes] = []
+
+        async def first() -> None:
+            got.append(await stream.receive())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first)
+            await anyio.wait_all_tasks_blocked()
+            os.write(process.stdin.fileno(), b"for the first")
+            time.sleep(0.1)  # the loop is kept from running, until it has come back
+            with pytest.raises(BusyResourceError):
+                stream._begin("reading from")
+        assert got == [b"for the first"]
+
+
+async def test_the_rest_is_what_is_there_now() -> None:
+    """A writer that holds the pipe open is not waited for."""
+    read_end, write_end = os.pipe()
+    stream = PipeReceiveStream(read_end)
+    os.write(write_end, bytes(60000))
+    assert sum(len(chunk) for chunk in stream.rest()) == 60000
+    assert list(stream.rest()) == []
+    os.close(write_end)
+    assert list(stream.rest()) == []
+    await stream.aclose()
+
+
 async def test_a_cancelled_read_loses_nothing(state: Path) -> None:
     async with lastout.open_process(["cat"], state=state) as process:
         assert process.stdout is not None
