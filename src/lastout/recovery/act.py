@@ -177,6 +177,9 @@ def _gather(case: Case, asker: Asker, progress: _Progress) -> tuple[Facts, Known
     if Alive.YES not in (front, keeper) and known.root is not None:
         found = group_alive(known.root)
         group = Alive.UNKNOWN if found is None else Alive.YES if found else Alive.NO
+    if Alive.YES not in (front, keeper) and cases.read(case).record is not known.record:
+        # They ended after the record was read, and wrote their last word before they did.
+        return _gather(case, asker, progress)
     return replace(
         facts, front=front, keeper=keeper, root=root, owner=owner, writer=writer, group=group
     ), known
@@ -193,7 +196,7 @@ def _forced(case: Case, known: Known) -> Verdict:
     if known.front is None or known.keeper is None or known.root is None:
         return Verdict(UNPROVEN, "cannot-tell", None, {"why": "no identities to take it against"})
     target = Target(
-        case.run, known.front, known.keeper, known.root, known.writer, record=case.record
+        known.run, known.front, known.keeper, known.root, known.writer, record=case.record
     )
     if asked_from_inside(target):
         return Verdict(UNPROVEN, "asked-from-inside")
@@ -205,7 +208,7 @@ def _write(case: Case, known: Known, verdict: Verdict, store: Store | None) -> N
     if case.record is not None and not told_already:
         evidence = {"how": verdict.how, "root_gone": verdict.root_gone}
         with contextlib.suppress(OSError):
-            journal.append(case.record, Closed, case.run, verdict=verdict.kind, evidence=evidence)
+            journal.append(case.record, Closed, known.run, verdict=verdict.kind, evidence=evidence)
     if store is not None and case.key is not None and case.epoch is not None:
         epoch = case.epoch
         # Fenced: somebody else has settled it, or it was never in this store.
