@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from lastout import identity, supervisor
-from lastout.evidence import events, journal
+from lastout.evidence import events
+from lastout.evidence.settled import settled
 from lastout.identity import Alive
 from lastout.testing import RudeAgent
 
@@ -66,7 +67,7 @@ def test_no_python_stays(state: Path) -> None:
         process.stdin.close()
         process.stdout.close()
         assert process.wait() == 0
-    started = journal.read(records(state)[0]).events[0]
+    started = settled(records(state)[0]).events[0]
     assert isinstance(started, events.Started)
     assert started.front.pid == process.pid
     assert started.owner is not None
@@ -77,7 +78,7 @@ def test_its_record_is_where_the_state_is(state: Path) -> None:
     assert run("--state", state, "--run", "my-run", "--", "sh", "-c", "exit 3").returncode == 3
     (path,) = records(state)
     assert path == state / "runs" / "my-run" / "my-run.jsonl"
-    contents = journal.read(path)
+    contents = settled(path)
     assert isinstance(contents.final, events.TreeGone)
     assert contents.events[0].run == "my-run"
 
@@ -85,7 +86,7 @@ def test_its_record_is_where_the_state_is(state: Path) -> None:
 def test_its_record_can_be_elsewhere_or_nowhere(state: Path, tmp_path: Path) -> None:
     done = run("--record", "mine.jsonl", "--", "true", cwd=tmp_path)
     assert done.returncode == 0
-    assert journal.read(tmp_path / "mine.jsonl").final is not None
+    assert settled(tmp_path / "mine.jsonl").final is not None
     assert run("--no-record", "--state", state, "--", "true").returncode == 0
     assert not state.exists()
 
@@ -97,7 +98,7 @@ def test_json_tells_run_record_and_pid_before_the_command_starts(state: Path) ->
     assert later == "later"
     assert Path(told["record"]) == records(state)[0]
     assert told["run"] == Path(told["record"]).stem
-    started = journal.read(told["record"]).events[0]
+    started = settled(told["record"]).events[0]
     assert isinstance(started, events.Started)
     assert told["pid"] == started.front.pid
 
@@ -155,7 +156,7 @@ def test_an_interrupt_before_the_exec_is_an_interrupt(tmp_path: Path) -> None:
 
 def test_what_looks_like_a_secret_is_masked(state: Path) -> None:
     run("--state", state, "--mask", "1", "--", "true", "mine", "--api-key", "sk-123", "plain")
-    started = journal.read(records(state)[0]).events[0]
+    started = settled(records(state)[0]).events[0]
     assert isinstance(started, events.Started)
     assert started.argv == ("true", "***", "--api-key", "***", "plain")
 
@@ -207,7 +208,7 @@ def test_bad_input_is_one_clear_line_and_125(words: list[str], said: str, state:
 def test_a_command_that_cannot_be_executed(state: Path) -> None:
     assert run("--state", state, "--", "no-such-program").returncode == 127
     assert run("--state", state, "--", "/tmp").returncode == 126
-    finals = {type(journal.read(path).final) for path in records(state)}
+    finals = {type(settled(path).final) for path in records(state)}
     assert finals == {events.Failed}
 
 
@@ -237,7 +238,7 @@ def test_started_by_xargs(state: Path) -> None:
 
 def test_the_record_names_who_ended(state: Path) -> None:
     run("--state", state, "--", "true")
-    contents = journal.read(records(state)[0])
+    contents = settled(records(state)[0])
     started = contents.events[0]
     assert isinstance(started, events.Started)
     root = identity.ProcessIdentity(

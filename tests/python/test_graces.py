@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lastout import supervisor
-from lastout.evidence import journal
 from lastout.evidence.events import Started
+from lastout.evidence.settled import settled
 from lastout.graces import DEFAULT, MARGIN, MAXIMA, PRESETS, Graces, resolve
 
 
@@ -48,7 +48,7 @@ def test_the_native_program_has_the_same_presets(name: str, tmp_path: Path) -> N
     record = tmp_path / "record.jsonl"
     argv = [supervisor.binary(), "--budget", name, "--record", str(record), "--", "true"]
     subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
-    started = journal.read(record).events[0]
+    started = settled(record).events[0]
     assert isinstance(started, Started)
     graces = PRESETS[name]
     milliseconds = {

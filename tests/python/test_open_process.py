@@ -12,7 +12,8 @@ import pytest
 
 import lastout
 from lastout import identity
-from lastout.evidence import events, journal
+from lastout.evidence import events
+from lastout.evidence.settled import settled
 from lastout.graces import Graces
 from lastout.identity import Alive
 from lastout.testing import RudeAgent
@@ -239,7 +240,7 @@ async def test_events_are_told_from_the_first_to_the_last(state: Path) -> None:
         assert isinstance(told[0], events.Started)
         assert isinstance(told[-1], events.TreeGone)
         assert await lines_of(process) == told, "again, for somebody else"
-    record = journal.read(process.record or "")
+    record = settled(process.record or "")
     assert record.events == told
     assert record.problems == []
 
@@ -313,7 +314,7 @@ async def test_the_record_can_be_a_path(tmp_path: Path) -> None:
     record = tmp_path / "mine.jsonl"
     async with lastout.open_process(["true"], record=record, run="mine") as process:
         await process.wait()
-    assert isinstance(journal.read(record).final, events.TreeGone)
+    assert isinstance(settled(record).final, events.TreeGone)
     assert process.record == str(record)
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import lastout
 from lastout import identity
-from lastout.evidence import events, journal
+from lastout.evidence import events
+from lastout.evidence.settled import settled
 from lastout.graces import Graces
 from lastout.identity import Alive
 from lastout.testing import RudeAgent, wait_gone
@@ -164,9 +165,7 @@ async def test_a_supervisor_that_hangs_is_overdue_and_forced(state: Path, tmp_pa
     assert outcome.verdict in ("killed", "exited")
     assert outcome.root_gone
     forced = [
-        event
-        for event in journal.read(process.record or "").events
-        if isinstance(event, events.Forced)
+        event for event in settled(process.record or "").events if isinstance(event, events.Forced)
     ]
     assert forced, "the record tells of the forced step"
 
@@ -196,7 +195,7 @@ async def test_the_owner_killed_nobody_is_left(tmp_path: Path, anyio_backend: st
     owner.stdout.close()
     assert wait_gone(supervisors, 10) == []
     assert agent.survivors() == []
-    contents = journal.read(record)
+    contents = settled(record)
     assert isinstance(contents.final, events.TreeGone)
     stops = [event for event in contents.events if isinstance(event, events.StopBegan)]
     assert [stop.trigger for stop in stops] in (["owner-died"], ["owner-hung-up"], ["stdin-ended"])

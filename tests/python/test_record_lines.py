@@ -24,6 +24,7 @@ from lastout.evidence.events import (
     TreeUnproven,
     Unknown,
 )
+from lastout.evidence.settled import settled
 
 HEADER = {"v": 1, "run": "r", "from": "keeper", "boottime_ns": 5, "time": "2026-01-01T00:00:00Z"}
 
@@ -38,7 +39,7 @@ def test_every_line_of_a_real_run_is_known(tmp_path: Path) -> None:
     script = "trap '' TERM; setsid sleep 60 & setsid sh -c \"trap '' TERM; sleep 60\" & sleep 60"
     argv = supervisor.command(["sh", "-c", script], record=record, timeout=0.3, graces="codex-sdk")
     subprocess.run(argv, stdin=subprocess.DEVNULL)
-    contents = journal.read(record)
+    contents = settled(record)
     assert contents.problems == []
     assert not [event for event in contents.events if isinstance(event, Unknown)]
     kinds = {type(event).__name__ for event in contents.events}
@@ -53,6 +54,7 @@ def test_every_field_of_a_real_run_is_known(tmp_path: Path) -> None:
     script = "trap '' TERM; setsid sleep 60 & sleep 60"
     argv = supervisor.command(["sh", "-c", script], record=record, timeout=0.3, graces="codex-sdk")
     subprocess.run(argv, stdin=subprocess.DEVNULL)
+    settled(record)
     for raw in record.read_bytes().splitlines():
         written = json.loads(raw)
         kept = json.loads(events.encode(events.decode(raw)))
@@ -123,7 +125,7 @@ def test_an_argument_that_is_not_utf8_reaches_the_record(tmp_path: Path) -> None
     record = tmp_path / "r.jsonl"
     argv = supervisor.command(["true", b"caf\xe9"], record=record)
     subprocess.run([os.fsencode(word) for word in argv], check=True, stdin=subprocess.DEVNULL)
-    contents = journal.read(record)
+    contents = settled(record)
     assert contents.problems == []
     assert isinstance(contents.events[0], Started)
 

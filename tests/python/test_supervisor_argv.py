@@ -13,13 +13,13 @@ import pytest
 
 from lastout import identity, supervisor
 from lastout.errors import SupervisorMissing
-from lastout.evidence import journal
 from lastout.evidence.events import Started
+from lastout.evidence.settled import settled
 from lastout.graces import Graces
 
 
 def started_of(path: Path) -> Started:
-    first = journal.read(path).events[0]
+    first = settled(path).events[0]
     assert isinstance(first, Started)
     return first
 

@@ -12,7 +12,8 @@ import click
 
 from lastout.cli._demo_scene import GRACES, Scene, interruptible, play
 from lastout.errors import LastoutError
-from lastout.evidence import journal, why, words
+from lastout.evidence import why, words
+from lastout.evidence.settled import settled
 
 __all__ = ["command"]
 
@@ -109,7 +110,7 @@ def _grew(scene: Scene) -> str:
 
 def _story(scene: Scene) -> list[str]:
     assert scene.record is not None
-    claims = why.story(journal.read(scene.record)).claims
+    claims = why.story(settled(scene.record)).claims
     return [words.sentence(claim.kind, claim.facts) for claim in claims if not claim.detail]
 
 
