@@ -56,6 +56,8 @@ class Known:
     """What record, lease and lock file say, before anybody looks at a process."""
 
     record: Record
+    run: str = ""
+    """The id that the record's own lines have."""
     boot_id: str = ""
     front: ProcessIdentity | None = None
     keeper: ProcessIdentity | None = None
@@ -105,7 +107,7 @@ def of_lock(folder: str, epoch: int, key: str) -> Case:
 
 def read(case: Case) -> Known:
     """Read the record and the lock file of a run. Never raises for what is in them."""
-    known = Known(Record.MISSING)
+    known = Known(Record.MISSING, case.run)
     if (held := case.holder) is not None:
         known.boot_id, known.owner, known.writer = held.boot_id, held.owner, held.writer
         known.front, known.keeper, known.root = held.front, held.keeper, held.root
@@ -128,6 +130,7 @@ def _record(path: str, known: Known) -> None:
         return
     theirs = [event for event in contents.events if event.source in SUPERVISOR]
     known.record = _state(theirs)
+    known.run = theirs[0].run if theirs else known.run
     if known.record is Record.EMPTY and any(found.kind == "foreign" for found in contents.problems):
         known.record = Record.UNREADABLE
     for event in contents.events:
