@@ -52,8 +52,10 @@ void ring_put(const char *line, size_t size, bool control_only)
     uint64_t head = r->head, tail = r->sent < r->written ? r->sent : r->written;
     uint64_t need = sizeof(struct entry) + ((size + 7) & ~(uint64_t)7), to_end = r->size - head % r->size;
     uint64_t filler = need > to_end ? to_end : 0;
-    if (head + filler + need - tail > r->size) {
-        r->dropped++;
+    /* Answers that nobody reads must leave room for the facts of the record. */
+    if (head + filler + need - tail > (control_only ? r->size / 2 : r->size)) {
+        if (control_only) control_dropped++;
+        else r->dropped++;
         return;
     }
     if (filler) {
