@@ -2,21 +2,58 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import anyio
 from anyio import BrokenResourceError, EndOfStream
 
 from lastout.errors import RunFailed
+from lastout.graces import Graces
+from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome
 from lastout.process import DEVNULL, PIPE, open_process
+from lastout.spawn import Redirection
 from lastout.streams import PipeReceiveStream, PipeSendStream
 from lastout.supervisor import Argument
 
-__all__ = ["CompletedRun", "run_process"]
+if TYPE_CHECKING:
+    from lastout.sole_writer import Grant
+
+__all__ = ["CompletedRun", "RunOptions", "run_process"]
+
+
+class RunOptions(TypedDict, total=False):
+    """What `run_process` hands on to `open_process`."""
+
+    cwd: Argument | None
+    env: Mapping[str, str] | None
+    graces: Graces | str | None
+    key: str | None
+    lock: str | os.PathLike[str] | None
+    epoch: int | None
+    lease: Grant | bool | None
+    run: str | None
+    record: bool | str | os.PathLike[str] | None
+    state: str | os.PathLike[str] | None
+    owner: Literal["self", "parent"] | ProcessIdentity | None
+    leftovers: Literal["stop", "wait"]
+    stdin_end: Literal["stop", "ignore"]
+    timeout: float | None
+    forward: Iterable[str | int]
+    pass_fds: Iterable[int]
+    umask: int | None
+    user: str | int | None
+    group: str | int | None
+    extra_groups: Iterable[str | int] | None
+    rlimits: Mapping[str, tuple[int, int]] | None
+    executable: Argument | None
+    argv0: str | bytes | None
+    start_new_session: bool
+    mask: Iterable[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +82,10 @@ async def run_process(
     input: bytes | None = None,  # noqa: A002 - subprocess's name for it
     check: bool = False,
     output_limit: int | None = None,
-    stdout: Any = PIPE,
-    stderr: Any = PIPE,
-    stdin: Any = None,
-    **options: Any,
+    stdin: Redirection = None,
+    stdout: Redirection = PIPE,
+    stderr: Redirection = PIPE,
+    **options: Unpack[RunOptions],
 ) -> CompletedRun:
     """Run `argv` until it and everything it started is gone; `options` are `open_process`'s.
 
