@@ -22,7 +22,7 @@ from lastout.errors import LimitReached
 from lastout.evidence.events import Event
 from lastout.evidence.journal import Follower, Problem
 
-__all__ = ["Link", "limit_named", "pair", "room"]
+__all__ = ["Link", "limit_named", "pair"]
 
 _MOST_AT_ONCE = 1 << 16
 
@@ -138,15 +138,6 @@ def pair() -> tuple[socket.socket, socket.socket]:
         high = (_above_stdio(ends[0]), _above_stdio(ends[1]))
         failed.pop_all()
         return high
-
-
-@contextlib.contextmanager
-def room(descriptors: int) -> Iterator[None]:
-    """Keep so many descriptors free: a front that has started must not fail for the want of one."""
-    with contextlib.ExitStack() as held:
-        for _ in range(descriptors):
-            held.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        yield
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from lastout.errors import HandleInert
 from lastout.forked import cut_off, register, unregister
 from lastout.graces import HEARD, MARGIN, Graces, resolve
 from lastout.handed import Handed
-from lastout.link import Link, limit_named, pair, room
+from lastout.link import Link, limit_named, pair
 from lastout.outcome import Outcome, decide, identity_of
 from lastout.state import new_run, record_path
 from lastout.told import Told
@@ -158,7 +158,8 @@ class Popen(subprocess.Popen[AnyStr]):
                 call = handed.with_supervisor(theirs.fileno(), **self._ours)
                 if handed.inherits_all:
                     theirs.set_inheritable(True)
-                with limit_named(_AT_START), room(1):  # for the front's pidfd, which comes after it
+                # What the standard library has given back by then is enough for the pidfd.
+                with limit_named(_AT_START):
                     super()._execute_child(*call)  # type: ignore[misc]
             with limit_named(_AT_START):
                 self._link = Link(ours, os.pidfd_open(self.pid))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-from lastout.link import limit_named, pair, room
+from lastout.link import limit_named, pair
 
 __all__ = ["DESCRIPTORS", "Redirection", "Spawned", "group_number", "spawn", "user_number"]
 
@@ -75,22 +75,19 @@ def spawn(
         ours.callback(control.close)
         theirs.callback(remote.close)
         number = remote.fileno()
-        with room(2):  # for pidfd and epoll, which come when the front runs
-            front = subprocess.Popen(
-                [argv[0], "--control", str(number), *argv[1:]],
-                stdin=stdin_end,
-                stdout=stdout_end,
-                stderr=stderr_end,
-                env=env,
-                close_fds=True,
-                pass_fds=(number, *pass_fds),
-                # The front too: in the terminal's foreground group it would hear the terminal's
-                # Ctrl-C, and take it for a stop.
-                start_new_session=new_session,
-            )
+        front = subprocess.Popen(
+            [argv[0], "--control", str(number), *argv[1:]],
+            stdin=stdin_end,
+            stdout=stdout_end,
+            stderr=stderr_end,
+            env=env,
+            close_fds=True,
+            pass_fds=(number, *pass_fds),
+        )
         # From here on nobody but us asks for the front's status, by its pidfd: Popen must neither
         # wait for it nor warn that nobody did.
         front.returncode = 0
+        # What the standard library has given back by now is enough for the pidfd and the epoll.
         try:
             # A stray waitpid(-1) in another thread could take the front away before this line, and
             # its number be given to somebody else; `started` names the front, and is compared.
