@@ -1,4 +1,4 @@
-"""python -m bench [peers|cost|numbers ...]: measure, print, and write bench/results/."""
+"""python -m bench [peers|cost|numbers|host ...]: measure, print, and write bench/results/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from .measure import BENCH, PEERS, SUPERVISOR, Number, table
 
 RESULTS = BENCH / "results"
-PARTS = ("peers", "cost", "numbers")
+PARTS = ("peers", "cost", "numbers", "host")
 
 
 def progress(text: str) -> None:
@@ -69,6 +69,13 @@ def run_numbers(options: argparse.Namespace) -> tuple[str, object]:
     return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
 
 
+def run_host(options: argparse.Namespace) -> tuple[str, object]:
+    from . import host
+
+    numbers = host.measure(options.rounds, progress)
+    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
+
+
 def numbers_table(numbers: list[Number]) -> str:
     rows = [
         [
@@ -106,7 +113,7 @@ def main() -> int:
     options.rounds = options.rounds or (20 if options.short else 200)
     folder = options.results or (BENCH.parent / "build" / "bench" if options.short else RESULTS)
     command = " ".join(["python -m bench", *sys.argv[1:]])
-    runners = {"peers": run_peers, "cost": run_cost, "numbers": run_numbers}
+    runners = {"peers": run_peers, "cost": run_cost, "numbers": run_numbers, "host": run_host}
     for part in options.parts or PARTS:
         markdown, data = runners[part](options)
         write(folder, part, markdown, data, command)
