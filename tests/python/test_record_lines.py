@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -209,30 +210,27 @@ def test_a_torn_line_before_ours_spoils_only_itself(tmp_path: Path) -> None:
 
 
 def test_two_owners_at_once_share_no_number(tmp_path: Path) -> None:
+    """Who counts does so under the lock: what was written meanwhile is counted too."""
     record = tmp_path / "r.jsonl"
     program = (
         "import sys\nfrom lastout.evidence import journal, events\n"
-        "with journal.Journal(sys.argv[1], 'r') as j:\n"
-        "    print(flush=True)\n"
-        "    sys.stdin.read()\n"
-        "    for _ in range(300): j.append(events.Note, text='x')\n"
+        "with journal.Journal(sys.argv[1], 'r') as opened:\n"
+        "    print('ready', flush=True)\n"
+        "    print(opened.append(events.Note, text='second').seq)\n"
     )
-    gate, opener = os.pipe()  # they all wait for the same end
-    argv = [sys.executable, "-c", program, str(record)]
-    writers = [subprocess.Popen(argv, stdin=gate, stdout=subprocess.PIPE) for _ in range(3)]
-    os.close(gate)
-    for writer in writers:
-        assert writer.stdout is not None
-        writer.stdout.readline()
-    os.close(opener)
-    assert [writer.wait() for writer in writers] == [0, 0, 0]
-    for writer in writers:
-        assert writer.stdout is not None
-        writer.stdout.close()
+    with open(record, "ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        argv = [sys.executable, "-c", program, str(record)]
+        other = subprocess.Popen(argv, stdout=subprocess.PIPE)
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(0.5)
+        file.write(line("note", 1, text="first").replace(b"keeper", b"owner") + b"\n")
+        fcntl.flock(file, fcntl.LOCK_UN)
+    assert other.communicate()[0] == b"2\n"
     contents = journal.read(record)
-    assert contents.problems == []
-    assert contents.duplicates == 0
-    assert sorted(event.seq for event in contents.events) == list(range(1, 901))
+    assert [(event.source, event.seq) for event in contents.events] == [("owner", 1), ("owner", 2)]
 
 
 def test_a_record_is_for_its_user_alone(tmp_path: Path) -> None:
