@@ -158,8 +158,8 @@ def test_by_the_connector_alone_forks_and_ends_are_enough(path: Path) -> None:
     write_started(path)
     trace.read_record()
     trace.take(Forked(AT + 1, R, M))
-    trace.take(Ended(AT + 2, M, M, 7 << 8, R))
-    trace.take(Ended(AT + 3, M + 1, M, 0, R))
+    trace.take(Ended(AT + 2, M + 1, M, 5 << 8, R))  # a thread of it
+    trace.take(Ended(AT + 3, M, M, 7 << 8, R))
     (ended,) = lines(path, TracedExit)
     assert (ended.code, ended.signal) == (7, None)
     trace.close()

@@ -115,7 +115,7 @@ def test_the_service_joins_runs_by_identity(tmp_path: Path, nothing_left: set[Id
         service.stderr.close()
     settle(nothing_left)
     told = Told(0, path)
-    assert f"SIGKILL for the root came from pid {os.getpid()} (" in told.says("sender")
+    assert f"SIGKILL for the root came from the owner, pid {os.getpid()} (" in told.says("sender")
     assert instances() == []
 
 
@@ -147,7 +147,9 @@ def test_a_service_that_is_stopped_says_so_in_the_records(
     assert instances() == []
 
 
-def test_without_root_ends_are_seen_and_senders_are_not(tmp_path: Path) -> None:
+def test_without_root_ends_are_seen_and_senders_are_not(
+    tmp_path: Path, nothing_left: set[Identity]
+) -> None:
     """As the nobody user, where the kernel admits it; else it is refused, never left out."""
     state = tmp_path / "s"
     tmp_path.chmod(0o711)
@@ -165,7 +167,7 @@ def test_without_root_ends_are_seen_and_senders_are_not(tmp_path: Path) -> None:
     if done.returncode == 125:
         assert "no tracing" in done.stderr
         return
-    _wait_for(path, "trace-ended")
+    settle(nothing_left)
     told = Told(done.returncode, path)
     assert told.claim("trace-began").facts["senders"] is False
     assert "exited with code 7" in told.says("traced-exit")

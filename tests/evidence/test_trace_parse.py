@@ -74,7 +74,7 @@ def test_padding_ends_a_page_or_is_passed_over() -> None:
     passed = struct.pack("=II", (4 << 5) | 29, 8) + b"\0" * 4
     found = list(parse_page(page(passed + event(1, b"aaaa"))))
     assert [(one.at_ns, one.data) for one in found] == [(1005, b"aaaa")]
-    assert not list(parse_page(page(struct.pack("=I", 29) + event(1, b"aaaa"))))
+    assert not list(parse_page(page(struct.pack("=II", 29, 4) + event(1, b"aaaa"))))
 
 
 def test_missed_events_are_counted() -> None:
