@@ -201,23 +201,32 @@ def _take(key: str, state: str, store: Store, wanted: Holder) -> Grant:
     stored = store.get(key)
     if stored is not None and not stored.lease.free:
         _recover_holder(stored.lease, folder, state, store, wanted)
-    before: list[Stored | None] = []
+    doubts: list[int] = []
 
     def reserve(found: Stored | None, at: model.Moment) -> model.Change:
-        before.append(found)
-        above = max(store.floor(), *locks.epochs(folder), 0)
-        return model.reserve(_lease(found), key, wanted, at, above=above)
+        there = locks.epochs(folder)
+        doubts[:] = [epoch for epoch in there if _unsettled(epoch, found)]
+        return model.reserve(
+            _lease(found),
+            key,
+            wanted,
+            at,
+            above=max(store.floor(), *there, 0),
+            doubt=_answers_up_to(found) if doubts else None,
+        )
 
     lease = store.change(key, reserve)
     try:
         # First the file of this epoch, then the look at the others: see leases/locks.
-        lock = locks.create(folder, lease.epoch, _content(key, wanted))
-        _recover_unsettled(key, folder, before[-1], lease, wanted)
+        locks.create(folder, lease.epoch, _content(key, wanted))
+        _recover_unsettled(key, folder, doubts, lease, wanted)
+        if doubts:
+            store.change(key, lambda found, at: model.trust(_lease(found), lease.epoch, at))
     except BaseException as error:
+        locks.empty(folder, lease.epoch)
         refused = Verdict(EXITED, "never-started", True, {"why": str(error)})
         store.change(key, lambda found, at: model.settle(_lease(found), lease.epoch, refused, at))
         raise
-    assert lock == locks.lock_path(state, key, lease.epoch)
     locks.tidy(folder, locks.epochs(folder), lease.epoch)
     return Grant(key, lease, state, store)
 
@@ -242,26 +251,32 @@ def _recover_holder(lease: Lease, folder: str, state: str, store: Store, wanted:
 
 
 def _recover_unsettled(
-    key: str, folder: str, before: Stored | None, lease: Lease, wanted: Holder
+    key: str, folder: str, doubts: list[int], lease: Lease, wanted: Holder
 ) -> None:
-    """Lock files of epochs that the store does not know to be over: after a restore, or its loss.
+    """Runs of epochs that the store cannot answer for, by their lock files.
 
     Every other older epoch was settled behind a fence or by its own last word.
     """
-    for epoch in locks.epochs(folder):
-        if epoch >= lease.epoch or not _unsettled(epoch, before):
-            continue
+    for epoch in doubts:
         case = cases.of_lock(folder, epoch, key)
-        if not case.run and locks.probe(folder, epoch) is locks.LockState.FREE:
-            continue  # a fence that somebody left: no run was ever granted this epoch
         stranger = Lease(key, epoch, "committed", case.holder, None, lease.since)
+        if not case.run:
+            # A fence that somebody left, for which no run was ever granted; or nobody knows.
+            if locks.probe(folder, epoch) is not locks.LockState.FREE:
+                raise LeaseUnproven(stranger, Verdict("unproven", "lock-held"))
+            continue
         _refuse(recover(case, asker=_asker(wanted, gone=False)), stranger)
 
 
-def _unsettled(epoch: int, before: Stored | None) -> bool:
-    if before is None or epoch > before.lease.epoch:
-        return True
-    return before.restored_from is not None and epoch > before.restored_from
+def _answers_up_to(found: Stored | None) -> int:
+    """The greatest epoch for which the store knows that it, and all before it, are over."""
+    if found is None:
+        return 0
+    return found.lease.epoch if found.doubt is None else found.doubt
+
+
+def _unsettled(epoch: int, found: Stored | None) -> bool:
+    return epoch > _answers_up_to(found)
 
 
 def _refuse(result: Result, lease: Lease) -> None:

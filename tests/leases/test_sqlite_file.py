@@ -132,7 +132,7 @@ def test_a_damaged_file_is_kept_and_the_backup_takes_its_place(
     assert found is not None
     assert found.lease.state == "reserved", "who held a key still holds it"
     assert found.lease.epoch == held + sqlite_file.RAISE
-    assert found.restored_from == held
+    assert found.doubt == held
     if store is not None:
         with pytest.raises(Held):
             reserve(store, "known")  # it noticed that its file is not the store any more

@@ -19,7 +19,17 @@ from typing import Any
 
 from lastout.leases.filesystem import refuse_foreign
 
-__all__ = ["LockState", "contents", "create", "directory", "epochs", "lock_path", "probe", "tidy"]
+__all__ = [
+    "LockState",
+    "contents",
+    "create",
+    "directory",
+    "empty",
+    "epochs",
+    "lock_path",
+    "probe",
+    "tidy",
+]
 
 
 class LockState(enum.Enum):
@@ -67,6 +77,12 @@ def create(folder: str, epoch: int, content: Mapping[str, Any]) -> str:
     finally:
         os.close(fd)
     return path
+
+
+def empty(folder: str, epoch: int) -> None:
+    """Take back what was written into an own file whose epoch was not used: a fence is left."""
+    with contextlib.suppress(OSError):
+        os.truncate(os.path.join(folder, str(epoch)), 0)
 
 
 def contents(folder: str, epoch: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import threading
 
 from lastout.identity import ProcessIdentity
 from lastout.leases.model import Entry, Lease, Moment, raise_epoch
-from lastout.leases.store import Stored, Transition, Waiter, local_moment
+from lastout.leases.store import Stored, Transition, Waiter, doubt_after, local_moment
 
 __all__ = ["MemoryStore"]
 
@@ -28,9 +28,7 @@ class MemoryStore:
             found = self._leases.get(key)
             change = transition(found, self.moment())
             if change.entry is not None:
-                kept = found.restored_from if found else None
-                granted = change.entry.event == "reserved"
-                self._leases[key] = Stored(change.lease, None if granted else kept)
+                self._leases[key] = Stored(change.lease, doubt_after(found, change))
                 self._history.append(change.entry)
             return change.lease
 

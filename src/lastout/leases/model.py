@@ -30,6 +30,7 @@ __all__ = [
     "release",
     "reserve",
     "settle",
+    "trust",
 ]
 
 State = Literal["free", "reserved", "committed", "proven", "unproven"]
@@ -129,18 +130,36 @@ class Change:
 
     lease: Lease
     entry: Entry | None
+    doubt: int | None = None
+    """With `reserve`: the store cannot answer for older epochs above this one. They are examined
+    before the grant is given out, and the doubt stays until `trust` says that they were."""
 
 
-def reserve(lease: Lease | None, key: str, holder: Holder, at: Moment, *, above: int = 0) -> Change:
+def reserve(
+    lease: Lease | None,
+    key: str,
+    holder: Holder,
+    at: Moment,
+    *,
+    above: int = 0,
+    doubt: int | None = None,
+) -> Change:
     """Take a free key for a run that does not exist yet, at an epoch above all others.
 
-    `above` is the greatest epoch that is known from elsewhere (lock files, a restored store).
-    Raises Held when somebody has it.
+    `above` is the greatest epoch that is known from elsewhere (lock files, a restored store); for
+    `doubt` see `Change`. Raises Held when somebody has it.
     """
     if lease is not None and not lease.free:
         raise Held(lease)
     epoch = max(lease.epoch if lease else 0, above) + 1
-    return _changed(Lease(key, epoch, "reserved", holder, None, at), "reserved", at)
+    changed = _changed(Lease(key, epoch, "reserved", holder, None, at), "reserved", at)
+    return replace(changed, doubt=doubt)
+
+
+def trust(lease: Lease | None, epoch: int, at: Moment) -> Change:
+    """Every older epoch was examined and is over. Raises Fenced for another epoch."""
+    lease, _ = _held(lease, epoch)
+    return _changed(lease, "trusted", at)
 
 
 def commit(

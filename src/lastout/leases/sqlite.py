@@ -16,7 +16,7 @@ from lastout.identity import ProcessIdentity, from_record
 from lastout.leases import sqlite_file
 from lastout.leases.model import Entry, Holder, Lease, Moment
 from lastout.leases.refusals import StoreReadOnly, StoreUnusable
-from lastout.leases.store import Stored, Transition, Waiter, local_moment
+from lastout.leases.store import Stored, Transition, Waiter, doubt_after, local_moment
 from lastout.verdict import Verdict
 
 __all__ = ["BUSY_BOUND", "SqliteStore"]
@@ -26,7 +26,7 @@ BUSY_BOUND: Final = 10.0
 
 _T = TypeVar("_T")
 
-_LEASE = "key, epoch, state, holder, verdict, since_ns, since, restored_from"
+_LEASE = "key, epoch, state, holder, verdict, since_ns, since, doubt"
 
 
 class SqliteStore:
@@ -51,7 +51,7 @@ class SqliteStore:
                 found = _stored(row) if row else None
                 change = transition(found, self.moment())
                 if change.entry is not None:
-                    _write(db, change.lease, change.entry, found)
+                    _write(db, change.lease, change.entry, found, doubt_after(found, change))
             return change.lease
 
         lease = self._run(step)
@@ -217,13 +217,14 @@ def _alone(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _write(db: sqlite3.Connection, lease: Lease, entry: Entry, found: Stored | None) -> None:
-    granted = entry.event == "reserved"
+def _write(
+    db: sqlite3.Connection, lease: Lease, entry: Entry, found: Stored | None, doubt: int | None
+) -> None:
     db.execute(
         f"INSERT INTO lease ({_LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         if found is None
         else "UPDATE lease SET key = ?, epoch = ?, state = ?, holder = ?, verdict = ?,"
-        " since_ns = ?, since = ?, restored_from = ? WHERE key = ?",
+        " since_ns = ?, since = ?, doubt = ? WHERE key = ?",
         (
             lease.key,
             lease.epoch,
@@ -232,7 +233,7 @@ def _write(db: sqlite3.Connection, lease: Lease, entry: Entry, found: Stored | N
             _dump(lease.verdict.to_json()) if lease.verdict else None,
             lease.since.boottime_ns,
             lease.since.time,
-            None if granted or found is None else found.restored_from,
+            doubt,
             *(() if found is None else (lease.key,)),
         ),
     )
@@ -252,7 +253,7 @@ def _write(db: sqlite3.Connection, lease: Lease, entry: Entry, found: Stored | N
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:
-    key, epoch, state, holder, verdict, since_ns, since, restored_from = row
+    key, epoch, state, holder, verdict, since_ns, since, doubt = row
     lease = Lease(
         key=key,
         epoch=epoch,
@@ -261,7 +262,7 @@ def _stored(row: tuple[Any, ...]) -> Stored:
         verdict=Verdict.from_json(json.loads(verdict)) if verdict else None,
         since=Moment(since_ns, since),
     )
-    return Stored(lease, restored_from)
+    return Stored(lease, doubt)
 
 
 def _dump(value: dict[str, Any]) -> str:

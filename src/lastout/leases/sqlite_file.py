@@ -222,8 +222,7 @@ def _raised_copy(backup: str, target: str) -> None:
             raise _Damage("the backup is damaged too")
         with copy:
             copy.execute(
-                "UPDATE lease SET epoch = epoch + ?,"
-                " restored_from = coalesce(restored_from, epoch)",
+                "UPDATE lease SET epoch = epoch + ?, doubt = coalesce(doubt, epoch)",
                 (RAISE,),
             )
             copy.execute("UPDATE floor SET epoch = epoch + ?", (RAISE,))

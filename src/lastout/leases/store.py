@@ -15,15 +15,24 @@ from typing import Protocol
 from lastout.identity import ProcessIdentity
 from lastout.leases.model import Change, Entry, Lease, Moment
 
-__all__ = ["Store", "Stored", "Transition", "Waiter", "local_moment"]
+__all__ = ["Store", "Stored", "Transition", "Waiter", "doubt_after", "local_moment"]
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A lease as the store has it; `restored_from` is the epoch that a restored backup knew."""
+    """A lease as the store has it. Above `doubt` it cannot answer for older epochs: a restored
+    backup did not know them, or the store itself was lost."""
 
     lease: Lease
-    restored_from: int | None = None
+    doubt: int | None = None
+
+
+def doubt_after(found: Stored | None, change: Change) -> int | None:
+    """What a store keeps as `doubt` with a change: one rule for all stores."""
+    event = change.entry.event if change.entry else ""
+    if event == "trusted":
+        return None
+    return change.doubt if event == "reserved" else found.doubt if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
--- One row a key. Processes and verdicts are JSON: nothing searches inside them.
+-- One row a key. Processes and verdicts are JSON: nothing searches inside them. Above `doubt` the
+-- store cannot answer for older epochs (a restored backup did not know them).
 CREATE TABLE lease (
     key           TEXT PRIMARY KEY,
     epoch         INTEGER NOT NULL CHECK (epoch > 0),
@@ -7,7 +8,7 @@ CREATE TABLE lease (
     verdict       TEXT,
     since_ns      INTEGER NOT NULL,
     since         TEXT NOT NULL,
-    restored_from INTEGER,
+    doubt         INTEGER,
     CHECK ((state = 'free') = (holder IS NULL))
 ) WITHOUT ROWID;
 
