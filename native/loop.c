@@ -200,7 +200,7 @@ void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
             if (run.role == FRONT) pump_record();
         }
         fill(p, control_waits);
-        if (poll(p, SOURCES, wait_ms(next_due(), now_ns())) < 0 && errno != EINTR) _exit(EXIT_UNPROVEN);
+        if (poll(p, SOURCES, wait_ms(next_due(), now_ns())) < 0) continue;     /* a signal, or no memory for a moment */
         if (p[SIGNALS].revents) take_signals();
         if (p[PEER].revents) take_peer();
         if (p[OWNER].revents) forget_fd(&run.owner_pidfd), stop_for(OWNER_DIED, "owner");

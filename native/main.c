@@ -40,7 +40,7 @@ static void take_signals_over(void)
             sigdelset(&all, kept[i]);
         }
     signal(SIGCHLD, SIG_DFL);            /* inherited as ignored, the kernel would reap and no status would ever come */
-    sigprocmask(SIG_SETMASK, &all, NULL);
+    if (sigprocmask(SIG_SETMASK, &all, NULL)) bail(EXIT_NOT_STARTED, "sigprocmask: %s", strerror(errno));
     run.signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
     if (run.signals < 0) bail(EXIT_NOT_STARTED, "signalfd: %s", strerror(errno));
 }

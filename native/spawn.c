@@ -93,14 +93,14 @@ static void execute(const char *file, char *const argv[], int argc)
 
 /* By the system call: a C library keeps two or three signals for itself and refuses them here, and posix_spawn of glibc leaves
  * those ignored in whatever it starts (make does, for one). All zero is the kernel's SIG_DFL without flags. */
-static void signals_to_default(void)
+static int signals_to_default(void)
 {
     static const unsigned long dfl[8];
     sigset_t empty;
     for (int s = 1; s <= 64; s++)
         if (s != SIGKILL && s != SIGSTOP && !(run.ignored & 1ull << (s - 1))) syscall(SYS_rt_sigaction, s, dfl, NULL, 8);
     sigemptyset(&empty);
-    sigprocmask(SIG_SETMASK, &empty, NULL);
+    return sigprocmask(SIG_SETMASK, &empty, NULL);
 }
 
 #define TRY(step, call) do { run.board->child_step = (step); if (call) goto failed; } while (0)
@@ -110,7 +110,7 @@ static int child(void *unused)
     const struct spec *s = run.spec;
     (void)unused;
     TRY("session", tty_join());
-    signals_to_default();
+    TRY("reset the signals", signals_to_default());
     if (s->contain == CONTAIN_CGROUP) TRY("join the cgroup", !cgroup_join());
     for (int i = 0; i < s->nlimits; i++) {
         struct rlimit l = {(rlim_t)s->limits[i].soft, (rlim_t)s->limits[i].hard};

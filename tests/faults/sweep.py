@@ -63,7 +63,7 @@ def round_(scene: Scene, role: str, k: int, what: str) -> int:
     def new(name: str) -> list[Member]:
         return scene.all(name)[known[name] :]
 
-    scene.until(lambda: new("inject") or run.process.gone, "inject says hello")
+    scene.until(lambda: new("inject"), "inject says hello")
     [inject] = new("inject")
     stuck = role == "front" and what == "stop"
     scene.until(

@@ -48,8 +48,13 @@ static void let_all_go(pid_t stopped)
 			trace(PTRACE_INTERRUPT, traced[i], 0, 0);
 			if (waitpid(traced[i], &status, __WALL) != traced[i] || !WIFSTOPPED(status))
 				continue;
-			/* A signal on its way is handed on, an event or a stop of ours is not one. */
+			/* A signal on its way is handed on, an event or a stop of ours is not one. A child that was
+			 * just made is traced already: it comes last. */
 			int event = status >> 16, signal = WSTOPSIG(status);
+			unsigned long child;
+			if ((event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK || event == PTRACE_EVENT_CLONE) &&
+			    !ptrace(PTRACE_GETEVENTMSG, traced[i], 0, &child) && ntraced < 64)
+				traced[ntraced++] = (pid_t)child;
 			trace(PTRACE_DETACH, traced[i], 0, event || signal == (SIGTRAP | 0x80) ? 0 : signal);
 			continue;
 		}
