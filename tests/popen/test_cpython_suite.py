@@ -16,8 +16,8 @@ EXPECTED = {
     "POSIXProcessTestCase.test_stopped",
 }
 
-# Counts of the suites that were looked at; one of another Python is larger or smaller.
-MOST = 300
+# Less than the smallest suite that was looked at (3.12 has 300 tests, 3.11 has 331).
+FEWEST = 250
 
 
 @pytest.mark.timeout(600)
@@ -36,8 +36,8 @@ def test_only_the_known_differences_fail(tmp_path: Path) -> None:
     if "missing" in told:
         pytest.skip(told["missing"])
     assert set(told["failed"]) == EXPECTED, json.dumps(told["failed"], indent=1)
-    assert told["ran"] > MOST
-    assert len(told["passed"]) > MOST - len(told["skipped"])
+    assert told["ran"] > FEWEST
+    assert len(told["passed"]) > FEWEST - len(told["skipped"])
 
 
 def test_the_document_has_every_expected_difference() -> None:

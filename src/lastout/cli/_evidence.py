@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from lastout.cli._complete import run_ids
 from lastout.evidence.claims import Claim, Story
 from lastout.evidence.words import sentence
 
@@ -19,7 +20,7 @@ __all__ = ["JSON", "RUN", "STATE", "document", "local", "moment", "paragraphs", 
 
 STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-RUN = click.argument("run", metavar="RUN")
+RUN = click.argument("run", metavar="RUN", shell_complete=run_ids)
 
 
 @contextlib.contextmanager

@@ -234,12 +234,21 @@ def __getattr__(name: str) -> Any:
     if name != "command":
         raise AttributeError(name)
     import click
+    from click.shell_completion import CompletionItem
 
     class Run(click.Command):
         def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            if ctx.resilient_parsing:  # a shell completes the line: nothing of it may be run
+                return []
             execute(args)
 
         def get_help(self, ctx: click.Context) -> str:
             return HELP
+
+        def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+            from re import findall
+
+            options = sorted(set(findall("--[a-z][a-z0-9-]+", HELP)))
+            return [CompletionItem(word) for word in options if word.startswith(incomplete or " ")]
 
     return Run("run", short_help="Run a command so that nobody is left behind.")
