@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from lastout.graces import MARGIN, MAXIMA, PRESETS, Graces
     from lastout.handle import Process
     from lastout.identity import Alive, ProcessIdentity
+    from lastout.observe import ExitObserver, OpportunityExpired, ThreadExitObserver
     from lastout.outcome import Outcome, Stop
     from lastout.popen import Popen
     from lastout.process import DEVNULL, PIPE, STDOUT, open_process
     from lastout.supervisor import command
+    from lastout.terminal import Terminal, TerminalPopen, open_terminal
 
 __all__ = [
     "DEVNULL",
@@ -39,10 +41,12 @@ __all__ = [
     "Alive",
     "CompletedRun",
     "ExecutionFailed",
+    "ExitObserver",
     "Graces",
     "HandleInert",
     "LastoutError",
     "LimitReached",
+    "OpportunityExpired",
     "Outcome",
     "Popen",
     "Process",
@@ -51,9 +55,13 @@ __all__ = [
     "RunFailed",
     "Stop",
     "SupervisorMissing",
+    "Terminal",
+    "TerminalPopen",
+    "ThreadExitObserver",
     "__version__",
     "command",
     "open_process",
+    "open_terminal",
     "run_process",
 ]
 
@@ -67,10 +75,12 @@ _HOMES = {
     "Alive": "identity",
     "CompletedRun": "completed",
     "ExecutionFailed": "errors",
+    "ExitObserver": "observe",
     "Graces": "graces",
     "HandleInert": "errors",
     "LastoutError": "errors",
     "LimitReached": "errors",
+    "OpportunityExpired": "observe",
     "Outcome": "outcome",
     "Popen": "popen",
     "Process": "handle",
@@ -79,8 +89,12 @@ _HOMES = {
     "RunFailed": "errors",
     "Stop": "outcome",
     "SupervisorMissing": "errors",
+    "Terminal": "terminal",
+    "TerminalPopen": "terminal",
+    "ThreadExitObserver": "observe",
     "command": "supervisor",
     "open_process": "process",
+    "open_terminal": "terminal",
     "run_process": "completed",
 }
 

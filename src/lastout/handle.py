@@ -95,14 +95,12 @@ class Process:
     async def wait_root(self) -> int | None:
         """Wait for the root alone: its status as in subprocess, None when nobody could see it.
 
-        Its leftovers may still be running, and its output may not be read yet.
+        Its leftovers may still be running, and its output may not be read yet. With an observer it
+        comes after the look.
         """
         self._check()
-        ends = (lines.RootExited, lines.Reaped)
         telling = self._telling
-        await telling.until(
-            lambda: telling.finished or any(isinstance(event, ends) for event in telling.facts)
-        )
+        await telling.until(lambda: telling.finished or telling.root_told)
         return self._decide().returncode
 
     async def stop(

@@ -42,9 +42,12 @@ class Link:
         """The front's exit code, or minus its signal, where nobody has taken it away."""
         self.problems: list[Problem] = []
 
-    def wait_blocking(self, seconds: float | None) -> None:
-        """Wait, in this thread, until `read` has something new or the time is over."""
+    def wait_blocking(self, seconds: float | None, also: tuple[int, int] | None = None) -> None:
+        """Wait, in this thread, until `read` has something new or the time is over; or until
+        `also`, a descriptor with its poll(2) events, is ready."""
         poll = select.poll()
+        if also is not None:
+            poll.register(*also)
         for fd, over in ((self._socket.fileno(), self.ended), (self._pidfd, self.front_gone)):
             if not over:
                 poll.register(fd, select.POLLIN)

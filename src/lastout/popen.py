@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lastout.evidence.events import Started
     from lastout.handle import Reason
     from lastout.identity import ProcessIdentity
+    from lastout.observe import Look, ThreadExitObserver
 
 __all__ = ["DESCRIPTORS", "Popen"]
 
@@ -64,6 +65,8 @@ class Popen(subprocess.Popen[AnyStr]):
         forward: Iterable[str | int] = (),
         rlimits: Mapping[str, tuple[int, int]] | None = None,
         mask: Iterable[int] = (),
+        ctty: bool = False,
+        observer: ThreadExitObserver | None = None,
         **kwargs: Any,
     ) -> None:
         self.run = run or new_run()
@@ -86,7 +89,15 @@ class Popen(subprocess.Popen[AnyStr]):
             "forward": forward,
             "rlimits": rlimits,
             "mask": mask,
+            "ctty": ctty,
         }
+        self._look_at_exit: Look | None = None
+        if observer is not None:
+            self._look_at_exit = observer._register()
+            self._ours["observe"] = observer.bound
+            self._told.watch = self._look_at_exit.take
+            self._told.max_stop += observer.bound
+            observer._attach(self)
         super().__init__(*args, **kwargs)
 
     # --- what subprocess.Popen has no place for --------------------------------------------------
@@ -168,6 +179,8 @@ class Popen(subprocess.Popen[AnyStr]):
             ours.close()
             raise
         register(self)
+        if self._look_at_exit is not None:
+            self._look_at_exit.connect(self._link.send)
         try:
             self._wait_for_start(handed.program, handed.cwd)
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,11 +16,12 @@ from lastout.graces import Graces, resolve
 from lastout.handle import Process, Reason
 from lastout.identity import ProcessIdentity
 from lastout.leased import commit, leased
-from lastout.spawn import Redirection, group_number, spawn, user_number
+from lastout.spawn import Redirection, Spawned, group_number, spawn, user_number
 from lastout.state import new_run, record_path
 from lastout.supervisor import Argument
 
 if TYPE_CHECKING:
+    from lastout.observe import ExitObserver
     from lastout.sole_writer import Grant
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "open_process"]
@@ -61,15 +62,19 @@ async def open_process(
     executable: Argument | None = None,
     argv0: str | bytes | None = None,
     start_new_session: bool = False,
+    ctty: bool = False,
     mask: Iterable[int] = (),
+    observer: ExitObserver | None = None,
+    _handle: Callable[[Spawned, str, str | None, float], Process] = Process,
 ) -> AsyncIterator[Process]:
     """Run `argv` for the length of the block; nothing of it is alive after the block.
 
     Leaving or cancelling the block stops the run within its bound and waits for the outcome, which
     is then in `process.outcome`. `record=True` writes the record below `state`; `timeout` is in
     seconds. `key` makes the run the key's only writer for the length of the block (`lease=False`
-    only names it in the record); `lease` is a grant of the caller's own, who releases it. The other
-    arguments are subprocess's, or `supervisor.command`'s.
+    only names it in the record); `lease` is a grant of the caller's own, who releases it. `observer`
+    gets one look at the exited root before it is reaped. The other arguments are subprocess's, or
+    `supervisor.command`'s.
     Raises OSError as subprocess does when the command cannot be executed, Refused, Held and
     LeaseUnproven, and ValueError or TypeError for bad arguments before anything starts.
     """
@@ -87,6 +92,7 @@ async def open_process(
         raise ValueError("a lease needs a key, and the record by which its run is recognised later")
     kept = tuple(pass_fds)
     wanted = resolve(graces)
+    look = None if observer is None else observer._register()
     command = functools.partial(
         supervisor.command,
         words,
@@ -99,6 +105,8 @@ async def open_process(
         close_fds=True,
         keep_fds=[fd for fd in kept if fd > 2],
         new_session=start_new_session,
+        ctty=ctty,
+        observe=None if look is None else look.bound,
         argv0=argv0,
         cwd=cwd,
         umask=umask,
@@ -126,10 +134,15 @@ async def open_process(
         )
         where = None if path is None else _absolute(path)
         try:
-            process = Process(spawned, run, where, wanted.max_stop)
+            process = _handle(spawned, run, where, wanted.max_stop + (look.bound if look else 0))
         except OSError:
             spawned.close()  # another thread took the last descriptor, which the epoll wants
             raise
+        if look is not None and observer is not None:
+            process._telling.watch = look.take
+            look.connect(process._control.send)
+            observer._attach(process)
+            del observer  # its owner may drop it, and nobody looks then
         ran.append(process)
         reason: Reason = "abort"
         try:
@@ -139,6 +152,8 @@ async def open_process(
             yield process
             reason = "completion"
         finally:
+            if look is not None:
+                look.leave()
             with anyio.CancelScope(shield=True):
                 await process._close(reason)
 

@@ -58,6 +58,8 @@ def command(
     close_fds: bool = False,
     keep_fds: Iterable[int] = (),
     new_session: bool = False,
+    ctty: bool = False,
+    observe: float | None = None,
     argv0: str | bytes | None = None,
     cwd: Argument | None = None,
     umask: int | None = None,
@@ -72,9 +74,11 @@ def command(
     `owner` is whose death stops the run: "parent" whoever starts the argv, "self" this process, an
     identity of another ancestor, None nobody. `graces` is a preset's name or `Graces`; `timeout` is
     in seconds. `record` is a path, or True for a new run below `state`. `forward` names signals,
-    `mask` the arguments that the record shows as `***`. `rlimits` maps a name of getrlimit(2)
-    without `RLIMIT_` to soft and hard limit (-1: unlimited). Raises ValueError or TypeError for
-    what the supervisor would refuse, SupervisorMissing when it is not installed.
+    `mask` the arguments that the record shows as `***`. `ctty` makes stdin, a terminal, the
+    controlling one. `observe` is the bound in seconds of a look at the exited root. `rlimits` maps
+    a name of getrlimit(2) without `RLIMIT_` to soft and hard limit (-1: unlimited). Raises
+    ValueError or TypeError for what the supervisor would refuse, SupervisorMissing when it is not
+    installed.
     """
     words = plain_argv(argv)
     options: list[str] = []
@@ -124,6 +128,10 @@ def command(
         add("--keep-fd", fd)
     if new_session:
         options.append("--new-session")
+    if ctty:
+        options.append("--ctty")
+    if observe is not None:
+        options += ["--observe", "--observe-bound", seconds("the observe bound", observe)]
     if argv0 is not None:
         add("--argv0", _word("argv0", argv0))
     if cwd is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 
 from lastout.errors import ExecutionFailed, Refused
 from lastout.evidence import events as lines
@@ -28,6 +29,10 @@ class Told:
         """A stop has begun."""
         self.final = False
         """The supervisor's last word has come."""
+        self.looked = False
+        """The look at the exited root is over."""
+        self.watch: Callable[[lines.Event], None] | None = None
+        """Hears every line."""
         self.passed_on: Counter[str] = Counter()
         """How many signals of a name were passed on to the root."""
 
@@ -43,6 +48,8 @@ class Told:
                 self.final = True
             case lines.Signalled(forwarded=True):
                 self.passed_on[event.signal] += 1
+            case lines.Observed():
+                self.looked = True
             case lines.StopBegan():
                 self.facts.append(event)
                 self.stopping = True
@@ -53,6 +60,15 @@ class Told:
                 self.final = True
             case _:
                 pass
+        if self.watch is not None:
+            self.watch(event)
+
+    @property
+    def root_told(self) -> bool:
+        """The root's end is known, and the look at it, where there is one, is over."""
+        held = self.started is not None and self.started.observe_bound_ms and not self.looked
+        ends = (lines.RootExited, lines.Reaped)
+        return not held and any(isinstance(event, ends) for event in self.facts)
 
     def check_started(self, program: str, cwd: str | None, status: int | None) -> None:
         """Raise what subprocess would when nothing was started; `status` is the front's.
