@@ -185,8 +185,9 @@ class Process:
         async with self._settling:
             telling = self._telling
             with anyio.CancelScope(deadline=telling.overdue_at):
-                with anyio.move_on_after(HEARD):
-                    await telling.until(lambda: telling.finished or telling.stopping)
+                if not (telling.finished or telling.stopping):
+                    with anyio.move_on_after(HEARD):
+                        await telling.until(lambda: telling.finished or telling.stopping)
                 if not (telling.finished or telling.stopping):
                     # Somebody has stopped the front. Not sooner: it passes SIGCONT on to the root.
                     self._control.signal_front(signals.SIGCONT)

@@ -66,9 +66,8 @@ def locate(option: str | os.PathLike[str] | None = None) -> str:
         path = os.path.abspath(given)
     else:
         path = os.path.join(_home(), ".local", "state", "lastout")
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
-        os.mkdir(path, 0o700)
+        _make(path)
     except FileExistsError:
         _check(path)
     return path
@@ -79,8 +78,20 @@ def record_file(run: str, state: str) -> str:
     if not valid_run(run):
         raise ValueError(f"a run id is 1 to 64 of A-Z a-z 0-9 . _ -, not {run!r}")
     directory = os.path.join(state, "runs", run[:8])
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    try:
+        _make(directory)
+    except FileExistsError:
+        pass  # if it is no directory, whoever opens the record is told so
     return os.path.join(directory, run + ".jsonl")
+
+
+def _make(path: str) -> None:
+    """Make a directory for us alone, and those above it. Raises FileExistsError when it is there."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.mkdir(path, 0o700)
 
 
 def _home() -> str:

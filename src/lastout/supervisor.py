@@ -6,6 +6,7 @@ given command with the supervisor in front. docs/reference/supervisor.md has the
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import signal
@@ -28,9 +29,7 @@ _NEVER_FORWARDED = frozenset({"TERM", "KILL", "STOP"})
 
 def binary() -> str:
     """The path of the native program. Raises SupervisorMissing with what to do about it."""
-    from importlib.resources import files
-
-    path = str(files("lastout") / "_bin" / "lastout-supervisor")
+    path = _installed()
     if not os.access(path, os.X_OK):
         raise SupervisorMissing(
             f"the native program is not at {path}: install lastout from a wheel, or with a "
@@ -215,10 +214,21 @@ def grace_options(graces: Graces | str | None) -> list[str]:
     ]
 
 
+@functools.cache
+def _installed() -> str:
+    from importlib.resources import files
+
+    return str(files("lastout") / "_bin" / "lastout-supervisor")
+
+
 def _self() -> str:
+    return _owner(os.getpid())
+
+
+@functools.cache  # by the pid: a forked child is another owner
+def _owner(pid: int) -> str:
     from lastout.proctable import read_stat
 
-    pid = os.getpid()
     return f"{pid}:{read_stat(pid).start}"
 
 
