@@ -128,6 +128,10 @@ class Index:
         """Runs that are live, unproven, or of which nobody knows."""
         return self._select("state IN ('open', 'unproven')", [])
 
+    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """A question in SQL about the table `runs`, for exports and one's own statistics."""
+        return self._db.execute(sql, values).fetchall()
+
     def close(self) -> None:
         """Close the file."""
         self._db.close()
