@@ -17,7 +17,7 @@ from lastout.handle import Process, Reason
 from lastout.identity import ProcessIdentity
 from lastout.leased import commit, leased
 from lastout.spawn import Redirection, Spawned, group_number, spawn, user_number
-from lastout.state import new_run, record_path
+from lastout.state import locate, new_run, record_file
 from lastout.supervisor import Argument
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def open_process(
         argv0 = words[0] if argv0 is None else argv0
         words[0] = os.fsdecode(executable)
     run = run or new_run()
-    path = os.fspath(record_path(run, state)) if record is True else record or None
+    path = record_file(run, locate(state)) if record is True else record or None
     grant = None if isinstance(lease, bool) else lease
     if grant is not None:
         key, lock, epoch, run, path = grant.key, grant.lock, grant.epoch, grant.run, grant.record
