@@ -11,10 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harness import leftovers  # noqa: E402  (the path above makes it importable in every import mode)
-from harness.identity import Identity  # noqa: E402
-from harness.programs import supervisor_binary  # noqa: E402
-from harness.scene import Scene  # noqa: E402
+from harness import leftovers
+from harness.identity import Identity
+from harness.programs import supervisor_binary
+from harness.scene import Scene
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,7 +37,7 @@ _reports = pytest.StashKey[dict[str, pytest.TestReport]]()
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
     item.stash.setdefault(_reports, {})[report.when] = report
-    return report  # noqa: B901
+    return report
 
 
 @pytest.fixture(autouse=True)

@@ -86,14 +86,15 @@ def test_owner_killed_while_the_root_streams_into_its_pipe(scene: Scene) -> None
     assert root.gone
 
 
+NODE = "require('child_process').spawnSync(process.argv[1],process.argv.slice(2),{stdio:'inherit'})"
+
 WRAPPERS = {
     "sh": ["sh", "-c", '"$@"; :', "sh"],
     "two-shells": ["sh", "-c", 'sh -c "\\"\\$@\\"; :" sh "$@"; :', "sh"],
     "env": ["env"],
     "setsid": ["setsid", "--wait"],
     "timeout": ["timeout", "60"],
-    "node": ["node", "-e", "require('child_process').spawnSync(process.argv[1],"
-             "process.argv.slice(2),{stdio:'inherit'})", "--"],
+    "node": ["node", "-e", NODE, "--"],
     "uv": ["uv", "run", "--no-project", "--offline", "--"],
 }  # fmt: skip
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-from signal import SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGSTOP, SIGTERM, SIGUSR1, SIGUSR2
+from signal import (
+    SIGALRM,
+    SIGCONT,
+    SIGHUP,
+    SIGINT,
+    SIGPIPE,
+    SIGQUIT,
+    SIGSTOP,
+    SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+)
 
 import pytest
 
