@@ -113,15 +113,18 @@ def test_log_follow_tells_begin_and_end(tmp_path: Path) -> None:
     )
     assert follower.stdout is not None
     try:
-        subprocess.run(
-            [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", "job", "--", "true"],
-            check=True,
-        )
-        states = []
-        while states[-1:] != ["ended"]:
+        front = subprocess.Popen(
+            [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", "job", "--", "sh",
+             "-c", "read line"],
+            stdin=subprocess.PIPE,
+        )  # fmt: skip
+        assert front.stdin is not None
+        for expected in ("open", "ended"):
             ready, _, _ = select.select([follower.stdout], [], [], 20)
-            assert ready, f"no more after {states}"
-            states.append(json.loads(follower.stdout.readline())["state"])
+            assert ready, f"it does not tell that the run is {expected}"
+            assert json.loads(follower.stdout.readline())["state"] == expected
+            front.stdin.close()
+        front.wait(20)
     finally:
         follower.kill()
         follower.wait()

@@ -55,11 +55,12 @@ def test_the_child_gets_the_spans_context_and_the_secret_stays_out() -> None:
 
     tracer = TracerProvider().get_tracer("test")
     span = RunSpan.begin(tracer, ["codex", "--api-key", "abc"])
-    environment = span.environment({"A": "1", "TRACEPARENT": "old"})
+    environment = span.environment({"A": "1", "TRACEPARENT": "old", "TRACESTATE": "old"})
     context = span.span.get_span_context()
     assert environment["TRACEPARENT"] == traceparent(span.span)
     assert f"{context.trace_id:032x}-{context.span_id:016x}" in environment["TRACEPARENT"]
     assert environment["A"] == "1"
+    assert "TRACESTATE" not in environment, "it belongs to another context"
     assert "abc" not in str(span.span.attributes)
     span.finish(Record().started().exited(0).gone().contents())
     assert not span.span.is_recording()

@@ -94,5 +94,4 @@ def _log(logger: logging.Logger, run: str, claim: Claim, event: Event | None) ->
         "lastout_event": event,
     }
     text = sentence(claim.kind, claim.facts)
-    # The sentence goes in as an argument: a % in a command line is no format.
-    logger.log(_LEVELS.get(claim.kind, logging.INFO), "%s", text, extra=extra)
+    logger.log(_LEVELS.get(claim.kind, logging.INFO), text, extra=extra)
