@@ -83,6 +83,9 @@ def spawn(
             env=env,
             close_fds=True,
             pass_fds=(number, *pass_fds),
+            # The front too: in the terminal's foreground group it would hear the terminal's
+            # Ctrl-C, and take it for a stop.
+            start_new_session=new_session,
         )
         # From here on nobody but us asks for the front's status, by its pidfd: Popen must neither
         # wait for it nor warn that nobody did.
