@@ -179,8 +179,8 @@ async def open_host(
                 quit_bound=quit_bound,
                 idle=idle,
             )
-            await host.recover()
             try:
+                await host.recover()
                 yield host
             except Exception as caught:
                 failure = caught  # raised below: in here it would come out as a group

@@ -22,6 +22,12 @@ class Reader:
         self._events: deque[AgentEvent] = deque()
         self._missed = 0
         self._changed = anyio.Event()
+        self._taken = anyio.Event()
+
+    async def drained(self) -> None:
+        """Wait until whoever reads has taken everything that was said so far."""
+        while self._events:
+            await self._taken.wait()
 
     def __aiter__(self) -> AsyncIterator[AgentEvent]:
         return self
@@ -32,6 +38,8 @@ class Reader:
         if self._missed:
             missed, self._missed = self._missed, 0
             return Missed(count=missed)
+        taken, self._taken = self._taken, anyio.Event()
+        taken.set()
         return self._events.popleft()
 
     def _put(self, event: AgentEvent) -> None:

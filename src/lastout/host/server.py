@@ -40,6 +40,7 @@ async def serve_stdio(host: Host) -> None:
         await host.quit()
         with anyio.move_on_after(_LAST_ANSWERS):
             await client.all_answered()
+        client.close()
         tasks.cancel_scope.cancel()
 
 
@@ -66,6 +67,7 @@ async def serve_socket(host: Host, path: str) -> None:
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 pass
             clients.remove(client)
+            client.close()
             tasks.cancel_scope.cancel()
 
     async with _listener(path) as listener, anyio.create_task_group() as tasks:

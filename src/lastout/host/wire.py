@@ -8,6 +8,7 @@ docs/reference/agents.md has the table.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any, Final
 
 import anyio
@@ -22,6 +23,7 @@ from lastout.errors import LastoutError
 from lastout.host.conversation import Conversation
 from lastout.host.host import Host
 from lastout.host.message import Message
+from lastout.host.readers import Reader
 
 __all__ = ["Client"]
 
@@ -45,7 +47,8 @@ class Client:
         self._out = out
         self._tasks = tasks
         self._lock = anyio.Lock()
-        self._watched: set[str] = set()
+        self._readers = ExitStack()
+        self._watched: dict[str, Reader] = {}
         self._open = 0
         self._answered = anyio.Event()
 
@@ -61,6 +64,10 @@ class Client:
         async for data in stream:
             for line in lines.feed(data):
                 await self._take(line)
+
+    def close(self) -> None:
+        """Read no more events."""
+        self._readers.close()
 
     async def _greet(self) -> None:
         found = [
@@ -136,6 +143,8 @@ class Client:
 
         async def later() -> None:
             await message.done()
+            # After the events of its turn: a client that prints as it reads prints in order.
+            await self._watched[request["key"]].drained()
             await self._reply({"re": request.get("re"), "ok": True, **_message(message)})
 
         self._tasks.start_soon(later)
@@ -182,19 +191,20 @@ class Client:
 
     def _conversation(self, request: Fields) -> Conversation:
         found = self._host.conversations.get(request["key"])
-        if found is None:
+        if found is None or request["key"] not in self._watched:
             raise LookupError(f"{request['key']!r} is not open here: open it first")
         return found
 
     def _watch(self, conversation: Conversation) -> None:
         if conversation.key not in self._watched:
-            self._watched.add(conversation.key)
-            self._tasks.start_soon(self._tell, conversation)
+            # Registered at once: what happens before the task begins is told too.
+            events = self._readers.enter_context(conversation.events())
+            self._watched[conversation.key] = events
+            self._tasks.start_soon(self._tell, conversation.key, events)
 
-    async def _tell(self, conversation: Conversation) -> None:
-        with conversation.events() as events:
-            async for event in events:
-                await self._write({"key": conversation.key, **_plain(event)})
+    async def _tell(self, key: str, events: Reader) -> None:
+        async for event in events:
+            await self._write({"key": key, **_plain(event)})
 
 
 def _plain(event: AgentEvent) -> Fields:
