@@ -107,28 +107,42 @@ def test_log_explains_a_wrong_time(state: Path) -> None:
 
 def test_log_follow_tells_begin_and_end(tmp_path: Path) -> None:
     state = tmp_path / "state"
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", name, "--", "sh",
+             "-c", "read line"],
+            stdin=subprocess.PIPE,
+        )  # fmt: skip
+
+    first = start("first")
     follower = subprocess.Popen(
         [PYTHON, "-u", "-m", "lastout", "log", "--follow", "--json", "--state", str(state)],
         stdout=subprocess.PIPE,
     )
     assert follower.stdout is not None
+    lines = follower.stdout
+
+    def told() -> tuple[str, str]:
+        ready, _, _ = select.select([lines], [], [], 20)
+        assert ready, "it tells nothing more"
+        row = json.loads(lines.readline())
+        return row["run"], row["state"]
+
     try:
-        front = subprocess.Popen(
-            [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", "job", "--", "sh",
-             "-c", "read line"],
-            stdin=subprocess.PIPE,
-        )  # fmt: skip
-        assert front.stdin is not None
-        for expected in ("open", "ended"):
-            ready, _, _ = select.select([follower.stdout], [], [], 20)
-            assert ready, f"it does not tell that the run is {expected}"
-            assert json.loads(follower.stdout.readline())["state"] == expected
+        assert told() == ("first", "open")
+        second = start("second")
+        assert told() == ("second", "open")
+        # By now it waits: the ends of both can only come as news of their own directories.
+        for name, front in (("first", first), ("second", second)):
+            assert front.stdin is not None
             front.stdin.close()
-        front.wait(20)
+            front.wait(20)
+            assert told() == (name, "ended")
     finally:
         follower.kill()
         follower.wait()
-        follower.stdout.close()
+        lines.close()
 
 
 def test_show_has_every_line(state: Path) -> None:
