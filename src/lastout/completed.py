@@ -21,6 +21,7 @@ from lastout.streams import PipeReceiveStream, PipeSendStream
 from lastout.supervisor import Argument
 
 if TYPE_CHECKING:
+    from lastout.observe import ExitObserver
     from lastout.sole_writer import Grant
 
 __all__ = ["CompletedRun", "RunOptions", "run_process"]
@@ -54,6 +55,7 @@ class RunOptions(TypedDict, total=False):
     argv0: str | bytes | None
     start_new_session: bool
     mask: Iterable[int]
+    observer: ExitObserver | None
 
 
 @dataclass(frozen=True, slots=True)

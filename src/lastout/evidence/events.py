@@ -127,7 +127,12 @@ class Started(Event, frozen=True, kw_only=True, tag="started"):
     leftovers: str = ""
     terminal: int = 0
     contain: str = ""
+    cgroup: str | None = None
+    cgroup_id: int | None = None
+    init: Identity | None = None
     inherited_children: int = 0
+    pidfds: bool | None = None
+    children_files: bool | None = None
 
 
 class Refused(Event, frozen=True, kw_only=True, tag="refused"):
