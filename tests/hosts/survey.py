@@ -118,13 +118,14 @@ async def look(host: Host, cell: Cell, slack: float = 0.0) -> Cell:
     words = [sys.executable, str(HERE / "owners.py"), host.name]
     words += ["with" if cell.supervised else "without"]
     words += [str(roll), str(TTL), cell.manner, str(directory / "state")]
-    owner = await asyncio.create_subprocess_exec(
-        *words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=(directory / "stderr").open("wb"),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
+    with (directory / "stderr").open("wb") as stderr:
+        owner = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
     pidfds: dict[str, int] = {}
     try:
         assert owner.stdin is not None and owner.stdout is not None
@@ -152,7 +153,8 @@ async def look(host: Host, cell: Cell, slack: float = 0.0) -> Cell:
             owner.kill()
         await owner.wait()
         for role, fd in _pinned(roll):
-            pidfds.setdefault(role, fd) == fd or os.close(fd)
+            if pidfds.setdefault(role, fd) != fd:
+                os.close(fd)
         for fd in pidfds.values():
             try:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
@@ -264,13 +266,14 @@ def main() -> None:
     parser.add_argument("--with-only", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    hosts = [host for host in HOSTS if not options.only or host.name in options.only]
-    for host in [
-        host
-        for host in hosts
-        if (why := missing(host)) and print(f"{host.label}: {why}", file=sys.stderr) is None
-    ]:
-        hosts.remove(host)
+    hosts = []
+    for host in HOSTS:
+        if options.only and host.name not in options.only:
+            continue
+        if (why := missing(host)) is not None:
+            print(f"{host.label}: {why}", file=sys.stderr)
+        else:
+            hosts.append(host)
     supervision = (True,) if options.with_only else (True, False)
     wanted = [pair for _ in range(options.rounds) for pair in cells(hosts, supervision)]
     found = asyncio.run(survey(wanted, together=options.together))
