@@ -15,11 +15,12 @@ DEV  := $(VENV)/.dev
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture check native bench clean
+.PHONY: help demo test hosts torture check native bench clean
 
 help:
 	@echo "make demo      a rude agent, with and without lastout, told in sentences"
 	@echo "make test      the tests, against real processes"
+	@echo "make hosts     installs the hosts that the survey looks at (0.7 GB); make test skips it without them"
 	@echo "make check     lint, types, C warnings of gcc and clang, a build with ASan and UBSan"
 	@echo "make torture   the tests that repeat, for a long time"
 	@echo "make bench     the tables of the README; ARGS=--short for a quick look"
@@ -31,6 +32,8 @@ demo: $(BASE) $(PROGRAM)
 
 test: $(DEV) $(PROGRAM)
 	$(BIN)/python -m pytest -q $(ARGS)
+
+hosts: $(VENV)/.hosts
 
 torture: $(DEV) $(PROGRAM)
 	$(BIN)/python -m pytest -q -m torture --timeout 3600 $(ARGS)
@@ -68,6 +71,10 @@ $(BASE): $(VENV)/bin/python pyproject.toml hatch_build.py
 
 $(DEV): $(BASE)
 	@$(PIP) install --group dev
+	@touch $@
+
+$(VENV)/.hosts: $(DEV)
+	@$(PIP) install --upgrade --group hosts
 	@touch $@
 
 clean:
