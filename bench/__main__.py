@@ -1,4 +1,4 @@
-"""python -m bench [peers|cost|numbers|host ...]: measure, print, and write bench/results/."""
+"""python -m bench [peers|cost|numbers|host|evidence ...]: measure, print, and write bench/results/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from .measure import BENCH, PEERS, SUPERVISOR, Number, table
 
 RESULTS = BENCH / "results"
-PARTS = ("peers", "cost", "numbers", "host")
+PARTS = ("peers", "cost", "numbers", "host", "evidence")
 
 
 def progress(text: str) -> None:
@@ -76,6 +76,14 @@ def run_host(options: argparse.Namespace) -> tuple[str, object]:
     return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
 
 
+def run_evidence(options: argparse.Namespace) -> tuple[str, object]:
+    from . import evidence
+
+    runs = 2_000 if options.short else evidence.RUNS
+    numbers = evidence.measure(options.rounds, progress, runs)
+    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
+
+
 def numbers_table(numbers: list[Number]) -> str:
     rows = [
         [
@@ -113,7 +121,13 @@ def main() -> int:
     options.rounds = options.rounds or (20 if options.short else 200)
     folder = options.results or (BENCH.parent / "build" / "bench" if options.short else RESULTS)
     command = " ".join(["python -m bench", *sys.argv[1:]])
-    runners = {"peers": run_peers, "cost": run_cost, "numbers": run_numbers, "host": run_host}
+    runners = {
+        "peers": run_peers,
+        "cost": run_cost,
+        "numbers": run_numbers,
+        "host": run_host,
+        "evidence": run_evidence,
+    }
     for part in options.parts or PARTS:
         markdown, data = runners[part](options)
         write(folder, part, markdown, data, command)

@@ -94,7 +94,8 @@ class OomCounters(TracerEvent, frozen=True, kw_only=True, tag="oom-counters"):
 class TraceEnded(TracerEvent, frozen=True, kw_only=True, tag="trace-ended"):
     """Tracing of this run ended.
 
-    `lost` events were reported lost by the kernel, `omitted` lines were not written.
+    `lost` events were reported lost by the kernel, `omitted` lines were not written; `cpu_us` is
+    the processor time of the tracer, its start included.
     """
 
     why: str = ""
@@ -104,3 +105,4 @@ class TraceEnded(TracerEvent, frozen=True, kw_only=True, tag="trace-ended"):
     forks: int = 0
     execs: int = 0
     exits: int = 0
+    cpu_us: int | None = None

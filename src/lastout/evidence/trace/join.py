@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal as signals
 from collections import OrderedDict
 from collections.abc import Callable
@@ -120,7 +121,12 @@ class RunTrace:
         if self._counters is not None:
             self._count_oom("end", oom.read(0, self._counters.cgroup))
         self._journal.append(
-            TraceEnded, why=why, lost=max(0, lost), omitted=self._omitted, **self._counts
+            TraceEnded,
+            why=why,
+            lost=max(0, lost),
+            omitted=self._omitted,
+            cpu_us=_cpu_us(),
+            **self._counts,
         )
         self.close()
 
@@ -329,6 +335,11 @@ class RunTrace:
             cgroup=found.cgroup,
             cgroup_kills=found.cgroup_kills,
         )
+
+
+def _cpu_us() -> int:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return int((used.ru_utime + used.ru_stime) * 1_000_000)
 
 
 def _signal_name(number: int) -> str:
