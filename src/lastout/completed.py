@@ -42,6 +42,7 @@ class RunOptions(TypedDict, total=False):
     state: str | os.PathLike[str] | None
     owner: Literal["self", "parent"] | ProcessIdentity | None
     leftovers: Literal["stop", "wait"]
+    contain: Literal["subreaper", "cgroup", "pidns"]
     stdin_end: Literal["stop", "ignore"]
     timeout: float | None
     forward: Iterable[str | int]

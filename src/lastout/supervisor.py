@@ -52,6 +52,7 @@ def command(
     control: int | None = None,
     stdin_end: Literal["stop", "ignore"] = "stop",
     leftovers: Literal["stop", "wait"] = "stop",
+    contain: Literal["subreaper", "cgroup", "pidns"] = "subreaper",
     timeout: float | None = None,
     forward: Iterable[str | int] = (),
     close_fds: bool = False,
@@ -72,12 +73,13 @@ def command(
 
     `owner` is whose death stops the run: "parent" whoever starts the argv, "self" this process, an
     identity of another ancestor, None nobody. `graces` is a preset's name or `Graces`; `timeout` is
-    in seconds. `record` is a path, or True for a new run below `state`. `forward` names signals,
-    `mask` the arguments that the record shows as `***`. `ctty` makes stdin, a terminal, the
-    controlling one. `observe` is the bound in seconds of a look at the exited root. `rlimits` maps
-    a name of getrlimit(2) without `RLIMIT_` to soft and hard limit (-1: unlimited). Raises
-    ValueError or TypeError for what the supervisor would refuse, SupervisorMissing when it is not
-    installed.
+    in seconds. `record` is a path, or True for a new run below `state`. `contain` is the tier that
+    holds what is started. `forward` names signals, `mask` the arguments that the record shows as
+    `***`, besides what looks like a secret. `rlimits` maps a name of getrlimit(2) without `RLIMIT_`
+    to soft and hard limit (-1: unlimited). `observe` (seconds) holds the exited root for one look,
+    `ctty` makes stdin, a terminal, the controlling one.
+    Raises ValueError or TypeError for what the supervisor would refuse, SupervisorMissing when it
+    is not installed.
     """
     words = plain_argv(argv)
     options: list[str] = []
@@ -112,6 +114,10 @@ def command(
     add("--stdin-end", _choice("stdin_end", stdin_end, ("stop", "ignore")))
     if leftovers != "stop":
         add("--leftovers", _choice("leftovers", leftovers, ("stop", "wait")))
+    if contain != "subreaper":
+        add("--contain", _choice("contain", contain, ("subreaper", "cgroup", "pidns")))
+        if contain == "pidns" and leftovers == "wait":
+            raise ValueError('leftovers="wait" does not go with contain="pidns"')
     if timeout is not None:
         add("--timeout", seconds("the timeout", timeout))
     options += grace_options(graces)

@@ -388,3 +388,19 @@ async def test_who_waits_for_a_line_gets_it_whoever_else_reads(state: Path) -> N
             with anyio.fail_after(5):
                 await heard.wait()
             await process.stop(grace=0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a pid namespace of its own")
+async def test_a_stronger_tier_can_be_asked_for(state: Path, tmp_path: Path) -> None:
+    agent = RudeAgent(tmp_path, roles=("tool", "session", "daemon"), ttl=30)
+    async with lastout.open_process(
+        agent.argv, state=state, graces=QUICK, contain="pidns"
+    ) as process:
+        assert process.stdout is not None
+        assert await process.stdout.receive() == b"ready\n"
+        assert process.started.contain == "pidns"
+        assert process.started.init is not None
+        outcome = await process.stop()
+    assert (outcome.verdict, outcome.returncode) == ("exited", 143)
+    assert outcome.stopped, "those that had moved to sessions of their own"
+    assert {identity.still_alive(one) for one in outcome.stopped} == {Alive.NO}

@@ -127,6 +127,8 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"control": True}, ValueError, "control"),
     ({"stdin_end": "never"}, ValueError, "stdin_end"),
     ({"leftovers": "kill"}, ValueError, "leftovers"),
+    ({"contain": "docker"}, ValueError, "contain"),
+    ({"contain": "pidns", "leftovers": "wait"}, ValueError, "pidns"),
     ({"timeout": -1}, ValueError, "timeout"),
     ({"timeout": float("nan")}, ValueError, "timeout"),
     ({"forward": ["TERM"]}, ValueError, "TERM"),
