@@ -27,6 +27,7 @@
 #define LATE_MS 500                  /* a wake-up later than this extends a grace once ... */
 #define EXTEND_MS 1000               /* ... by at most this */
 #define FLUSH_MS 250                 /* last lines: at most this long for a slow reader, and for a slow disk */
+#define CROWD 16                     /* members killed, up to which the driver needs no priority to wait for their end */
 #define WALK_AFTER_ROUNDS 8          /* kill rounds before the SIGSTOP walk (measured: docs/decisions/0002) */
 #define NAMED 256                    /* members named in one line; all are counted */
 #define LINE_CAP (60 * 1024)
@@ -261,7 +262,8 @@ enum reap_result reap(bool hold_root);                       /* what ended; tell
 void reap_root(void);
 int wait_status(const siginfo_t *);                          /* as wait(2) has it */
 void note_root_end(int status);                              /* notes and tells it */
-void hurry(void);                                            /* a stop must not wait for a bomb's share of the cores */
+void hurry(void);
+void calm_down(void);                                            /* a stop must not wait for a bomb's share of the cores */
 int kill_round(void);                                        /* how many members were newly killed */
 void stop_walk_and_kill(void);
 void forget_kills(void);

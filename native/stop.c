@@ -216,6 +216,9 @@ static void kill_step(int64_t now)
     if (cgroup_path[0] && stop.quiet_rounds % 5 == 0) cgroup_kill();
     int fresh = kill_round();
     stop.quiet_rounds = fresh ? 0 : stop.quiet_rounds + 1;
+    /* The few that were killed need a processor to die: fifty runs that stop at once would keep it from them. */
+    if (!fresh && totals.kills_sent <= CROWD) calm_down();
+    else if (fresh) hurry();
     int64_t rest = b->stage == UNPROVEN && stop.quiet_rounds > 5 ? 1000 : stop.quiet_rounds > 5 ? 10 : 1;
     stop.next_round = fresh ? now : now + rest * MS;
 }
