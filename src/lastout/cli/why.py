@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lastout.cli._evidence import JSON, RUN, STATE, document, paragraphs, plain, record
 
+if TYPE_CHECKING:
+    from lastout.evidence.journal import Contents
+
 __all__ = ["command"]
+
+_JUST_NOW_S = 0.5
 
 
 @click.command("why")
@@ -34,7 +42,6 @@ def command(
       lastout why 20261130T101500-abcdef --verbose
       lastout why ./record.jsonl --json | jq '.claims[] | select(.grade == "not reported")'
     """
-    from lastout.evidence import journal
     from lastout.evidence.claims import Story
     from lastout.evidence.now import now
     from lastout.evidence.why import story
@@ -42,7 +49,7 @@ def command(
 
     with plain():
         path = record(run, state)
-        contents = journal.read(path)
+        contents = _read(path)
         told = story(contents)
         present = now(contents)
         told = Story(told.run, (*told.claims, *present), (*told.headline, *present), told.began_ns)
@@ -68,3 +75,14 @@ def command(
             click.echo()
             for line in draw(picture(contents)):
                 click.echo(line)
+
+
+def _read(path: Path) -> Contents:
+    """The record; of a run that ended this very moment once its last line is there."""
+    from lastout.evidence import journal
+    from lastout.evidence.settled import settled
+
+    contents = journal.read(path)
+    if contents.final is None and time.time() - path.stat().st_mtime < _JUST_NOW_S:
+        return settled(path, _JUST_NOW_S)
+    return contents
