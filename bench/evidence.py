@@ -172,7 +172,7 @@ def _tracing(folder: Path, progress: Callable[[str], None]) -> list[Number]:
                      for name in ("without", "with"))  # fmt: skip
     detail = (
         f"processor time {before['cpu']:.2f} s without, {after['cpu']:.2f} s with, of it the "
-        f"tracer {after['tracer']:.2f} s (0.1 s is Python's start); by the clock "
+        f"tracer {after['tracer']:.3f} s; by the clock "
         f"{before['wall']:.2f} s and {after['wall']:.2f} s; medians of {BUILDS} pairs; "
         f"{statistics.median(forks):.0f} forks a build"
     )

@@ -123,6 +123,22 @@ def test_what_the_supervisor_sends_to_members_is_its_own_lines_to_tell(path: Pat
     trace.close()
 
 
+def test_a_sender_that_has_gone_has_the_name_that_the_kernel_kept(path: Path) -> None:
+    trace = RunTrace(
+        "20261130T120000-abcdef", str(path), how="tracefs", senders=True, codes=True,
+        saved_name={911: "earlyoom"}.get,  # type: ignore[arg-type]
+    )  # fmt: skip
+    trace.adopt(F)
+    trace.begin("whole-run", 1)
+    trace.take(Forked(AT - 20, F, R, "front"))
+    write_started(path)
+    trace.read_record()
+    trace.take(signal(AT + 5, R, sender=TracedProcess(911)))
+    (told,) = lines(path, TracedSignal)
+    assert (told.sender.name, told.sender.start) == ("earlyoom", 0)
+    trace.close()
+
+
 def test_an_oom_victim_is_named(path: Path) -> None:
     trace = tracer(path)
     write_started(path)

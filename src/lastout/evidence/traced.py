@@ -95,7 +95,7 @@ class TraceEnded(TracerEvent, frozen=True, kw_only=True, tag="trace-ended"):
     """Tracing of this run ended.
 
     `lost` events were reported lost by the kernel, `omitted` lines were not written; `cpu_us` is
-    the processor time of the tracer, its start included.
+    the processor time of the tracer since it began.
     """
 
     why: str = ""

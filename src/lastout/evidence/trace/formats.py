@@ -23,8 +23,8 @@ class _Field:
     name: str
     offset: int
     size: int
-    signed: bool
     kind: str  # "int", "text", or "far" for text whose place stands in the field
+    unpack: struct.Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +54,22 @@ def parse_format(text: str, name: str) -> Format:
             what = "text"
         else:
             what = "int"
-        fields.append(
-            _Field(
-                match["name"],
-                int(match["offset"]),
-                int(match["size"]),
-                match["signed"] == "1",
-                what,
-            )
-        )
+        size = int(match["size"])
+        code = "I" if what == "far" else _CODES.get(size, f"{size}s")
+        if what == "int" and match["signed"] == "0":
+            code = code.upper() if size in _CODES else code
+        unpack = struct.Struct("=" + (f"{size}s" if what == "text" else code))
+        fields.append(_Field(match["name"], int(match["offset"]), size, what, unpack))
     return Format(int(found[1]), name, tuple(fields))
 
 
 def _value(one: _Field, data: bytes) -> Any:
-    raw = data[one.offset : one.offset + one.size]
+    (value,) = one.unpack.unpack_from(data, one.offset)
+    if one.kind == "int":
+        return value
     if one.kind == "text":
-        return _text(raw)
-    if one.kind == "far":
-        (place,) = struct.unpack("=I", raw)
-        return _text(data[place & 0xFFFF : (place & 0xFFFF) + (place >> 16)])
-    code = _CODES[one.size]
-    return struct.unpack("=" + (code if one.signed else code.upper()), raw)[0]
+        return _text(value)
+    return _text(data[value & 0xFFFF : (value & 0xFFFF) + (value >> 16)])
 
 
 def _text(raw: bytes) -> str:

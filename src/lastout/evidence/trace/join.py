@@ -51,12 +51,22 @@ class RunTrace:
     Lines are bounded in number; what is left out is counted, and said at the end.
     """
 
-    def __init__(self, run: str, path: str, *, how: str, senders: bool, codes: bool) -> None:
+    def __init__(
+        self,
+        run: str,
+        path: str,
+        *,
+        how: str,
+        senders: bool,
+        codes: bool,
+        saved_name: Callable[[int], str] = lambda task: "",
+    ) -> None:
         self.run = run
         self.path = path
         self.started: Started | None = None
         self.nothing_started = False
         self._how = (how, senders, codes)
+        self._saved_name = saved_name
         self._journal = Journal(path, run, "tracer")
         self._record = open(path, "rb", buffering=0)  # noqa: SIM115 - closed in `end`
         self._follower = Follower()
@@ -66,7 +76,7 @@ class RunTrace:
         self._roles: list[tuple[_Task, str]] = []
         self._waiting: list[Callable[[], None]] = []
         self._counts = {"signals": 0, "forks": 0, "execs": 0, "exits": 0}
-        self._lines = self._omitted = 0
+        self._lines = self._omitted = self._cpu_us = 0
         self._counters: oom.Counters | None = None
         self._root_reaped_ns: int | None = None
 
@@ -76,6 +86,7 @@ class RunTrace:
         self._journal.append(
             TraceBegan, how=how, covers=covers, sees_senders=senders, sees_exit_codes=codes
         )
+        self._cpu_us = _cpu_us()
         self._counters = oom.read(pid)
         self._count_oom("begin", self._counters)
 
@@ -125,7 +136,7 @@ class RunTrace:
             why=why,
             lost=max(0, lost),
             omitted=self._omitted,
-            cpu_us=_cpu_us(),
+            cpu_us=_cpu_us() - self._cpu_us,
             **self._counts,
         )
         self.close()
@@ -264,10 +275,11 @@ class RunTrace:
 
     def _sharpen(self, sender: TracedProcess | None) -> TracedProcess | None:
         """A sender that is one of the run's own processes, with its full identity."""
-        if sender is None or self.started is None:
-            return sender
-        known = [self.started.root, self.started.front, self.started.keeper]
-        for one in [*known, self.started.owner]:
+        if sender is None:
+            return None
+        started = self.started
+        known = (started.root, started.front, started.keeper, started.owner) if started else ()
+        for one in known:
             if one is None or one.pid != sender.pid:
                 continue
             if sender.start in (0, one.start) and self._is_member_or_owner(one.pid):
@@ -276,8 +288,8 @@ class RunTrace:
                 )
         if not sender.name:
             task = self._tasks.get(sender.pid) or self._ended.get(sender.pid)
-            if task is not None:
-                return TracedProcess(sender.pid, sender.start, name=task.name, uid=sender.uid)
+            name = task.name if task is not None else self._saved_name(sender.pid)
+            return TracedProcess(sender.pid, sender.start, name=name, uid=sender.uid)
         return sender
 
     def _is_member_or_owner(self, pid: int) -> bool:

@@ -33,7 +33,12 @@ def trace(run: str, path: str, front: int, ready: int) -> int:
     try:
         front_fd = os.pidfd_open(front)
         own = RunTrace(
-            run, path, how=source.how, senders=source.sees_senders, codes=source.sees_exit_codes
+            run,
+            path,
+            how=source.how,
+            senders=source.sees_senders,
+            codes=source.sees_exit_codes,
+            saved_name=source.saved_name,
         )
         own.adopt(front)
         source.follow([front])

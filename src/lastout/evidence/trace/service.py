@@ -123,6 +123,7 @@ class Service:
             how=self.source.how,
             senders=self.source.sees_senders,
             codes=self.source.sees_exit_codes,
+            saved_name=self.source.saved_name,
         )
         pids = [started.front.pid, started.keeper.pid, started.root.pid]
         self.source.follow(pids)

@@ -157,6 +157,10 @@ class Source:
         news.sort(key=lambda one: one.at_ns)
         return news
 
+    def saved_name(self, task: int) -> str:
+        """The name of a task that has gone, where the kernel kept it."""
+        return self._fs.saved_name(task) if self._signals is not None else ""
+
     def lost(self) -> int:
         """How many events were lost, by the kernel's own count."""
         total = 0
@@ -222,7 +226,7 @@ class Source:
         if form.name == "mark_victim":
             yield Oom(record.at_ns, f["pid"], f.get("comm", ""), f.get("anon_rss"))
             return
-        sender = named(f["common_pid"], record.at_ns, self._fs) if look else None
+        sender = named(f["common_pid"], record.at_ns) if look else None
         by = "process"
         if f["code"] > 0 or f["code"] == _SI_TIMER:
             by = "kernel"  # its own (128), a fault's, or a timer's
@@ -251,7 +255,7 @@ class Source:
         return one
 
 
-def named(task: int, at_ns: int, fs: Tracefs | None = None) -> TracedProcess:
+def named(task: int, at_ns: int) -> TracedProcess:
     """Who a task was at that moment, as far as it can still be read; nothing is guessed."""
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     try:
@@ -264,8 +268,7 @@ def named(task: int, at_ns: int, fs: Tracefs | None = None) -> TracedProcess:
         # Started after the event: the number was given away again.
     except (OSError, ValueError):
         pass
-    name = fs.saved_names().get(task, "") if fs is not None else ""
-    return TracedProcess(task, name=name)
+    return TracedProcess(task)
 
 
 def _process_of(task: int) -> int:
