@@ -71,6 +71,25 @@ def test_a_strangers_signal_comes_from_outside() -> None:
     assert arrow.label == "SIGKILL (earlyoom 911)"
 
 
+def test_who_had_ended_before_is_hit_by_nothing() -> None:
+    record = Record().trace_began().started()
+    tool = {"pid": 4711, "name": "pytest"}
+    record.add("traced-exit", at=2, at_ns=1002 * 10**9, process=tool, who="member", signal="KILL")
+    record.add("stop", at=10, trigger="timeout", term_grace_ms=1000)
+    record.add("signalled", at=10.1, signal="TERM", target="members", count=1)
+    record.add("signalled", at=11.1, signal="KILL", target="tree", count=1, root=True)
+    drawn = picture(record.killed(at=11.05).gone(at=11.2).contents())
+    assert [drawn.lanes[arrow.target].role for arrow in drawn.arrows] == ["root"]
+
+
+def test_a_commands_last_word_is_no_pid() -> None:
+    record = Record().started().add("command", item="a", command="sleep 300", exit_code=0)
+    record.add("stop", trigger="signal", signal="TERM", sender={"pid": 300, "uid": 0})
+    drawn = picture(record.exited(0).gone().contents())
+    (arrow,) = [one for one in drawn.arrows if drawn.lanes[one.target].role == "front"]
+    assert drawn.lanes[arrow.source or 0].role == "root"
+
+
 def test_an_hour_of_quiet_does_not_hide_a_stop() -> None:
     second = 1_000_000_000
     axis = Axis([0, 3600 * second, 3600 * second + second // 10, 3601 * second])

@@ -271,7 +271,12 @@ def _ladder(reading: Reading, drawn: Picture) -> None:
 
 def _signals(reading: Reading, drawn: Picture) -> None:
     roles = {lane.role: index for index, lane in enumerate(drawn.lanes)}
-    by_pid = {lane.name.rsplit(" ", 1)[-1]: index for index, lane in enumerate(drawn.lanes)}
+    by_pid = {
+        lane.name.rsplit(" ", 1)[-1]: index
+        for index, lane in enumerate(drawn.lanes)
+        if lane.role != "command"
+    }
+    sweep = next((band.begin for band in drawn.bands if band.name == "SIGKILL"), drawn.begin)
     keeper = roles.get("keeper")
     root = roles["root"]
     for event in reading.of(Signalled):
@@ -282,8 +287,11 @@ def _signals(reading: Reading, drawn: Picture) -> None:
             if event.target == "tree" and event.root is not False:
                 targets.append(root)
         for target in targets:
-            # The sweep's line is written when it is over; who had ended was hit before.
-            ended = drawn.lanes[target].end if event.target == "tree" else None
+            # The sweep's line is written when it is over; who ended in it was hit before.
+            since = sweep if event.target == "tree" else event.boottime_ns
+            ended = drawn.lanes[target].end
+            if ended is not None and ended < since:
+                continue
             at = min(event.boottime_ns, ended or event.boottime_ns)
             drawn.arrows.append(Arrow(at, f"SIG{event.signal}", target, keeper, failed))
     for stop in reading.of(StopBegan):
