@@ -165,6 +165,7 @@ void front_is_lost(void)
 {
     if (run.front_pidfd >= 0) forget_fd(&run.front_pidfd);
     run.front_lost = true;
+    tty_front_lost();
     if (run.board->stage < UNPROVEN) stop_for(PEER_LOST, "front");
 }
 

@@ -126,6 +126,7 @@ static void root_stopped(int signo)
         continue_root();
         return;
     }
+    flush_lines();                       /* nobody writes them while we stand still */
     stop_with_root(signo);
 }
 
@@ -163,6 +164,18 @@ bool tty_took(const struct message *m)
 
 /* ---- the end ---- */
 
+static void put_back(void)
+{
+    tcsetattr(terminal[0], TCSANOW, &modes);
+    for (int fd = 0; fd < 3; fd++) fcntl(terminal[fd], F_SETFL, flags[fd]);
+}
+
+/* The shell is about to take the terminal: what it does not set itself it must find as it was. After that it is too late. */
+void tty_front_lost(void)
+{
+    if (terminal[0] >= 0 && tcgetpgrp(terminal[0]) == run.board->root_group) put_back();
+}
+
 /* Not when the shell has it, because the run was in the background, or has been killed: then these are the shell's modes.
  * A group without a process is nobody's: the root's own, or that of a job of a shell that was the root. */
 void tty_restore(void)
@@ -171,7 +184,6 @@ void tty_restore(void)
     pid_t owner = terminal[0] < 0 ? -1 : tcgetpgrp(terminal[0]);
     if (owner < 1) return;
     if (owner != run.front_group && owner != b->root_group && (owner == 1 || !kill(-owner, 0) || errno != ESRCH)) return;
-    tcsetattr(terminal[0], TCSANOW, &modes);
-    for (int fd = 0; fd < 3; fd++) fcntl(terminal[fd], F_SETFL, flags[fd]);
+    put_back();
     if (owner != run.front_group) tcsetpgrp(terminal[0], run.front_group);
 }

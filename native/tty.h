@@ -9,6 +9,7 @@ int tty_join(void);                      /* child, while its signals are still b
 void tty_look_at_root(void);             /* keeper: stopped, or continued? */
 void tty_step(void);                     /* front */
 bool tty_took(const struct message *);   /* a signal that the terminal made: true when it is no stop and nothing else */
+void tty_front_lost(void);               /* keeper */
 void tty_restore(void);                  /* as far as the terminal is still the run's */
 void tty_descriptors(int *three);        /* to be kept open; -1 where there is none */
 

@@ -55,6 +55,7 @@ class RunOptions(TypedDict, total=False):
     executable: Argument | None
     argv0: str | bytes | None
     start_new_session: bool
+    ctty: bool
     mask: Iterable[int]
     observer: ExitObserver | None
 
