@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.identity import Identity
 from lastout.evidence.claims import Grade
 
-from .live import PYTHON, Told, run
+from .live import PYTHON, Told, run, settle
 
 TRACED = pytest.param(True, marks=pytest.mark.root, id="traced")
 both = pytest.mark.parametrize("traced", [pytest.param(False, id="untraced"), TRACED])
@@ -243,6 +244,33 @@ def test_a_signal_to_the_supervisor_names_its_sender(tmp_path: Path) -> None:
     stop = told.claim("stop")
     assert stop.facts["sender"] == {"pid": os.getpid(), "uid": os.getuid()}
     assert f"SIGTERM came to the supervisor from pid {os.getpid()}" in told.says("stop")
+
+
+@both
+def test_killed_with_the_group_of_whoever_started_it(
+    tmp_path: Path, traced: bool, nothing_left: set[Identity]
+) -> None:
+    """A host's group kill reaches the front, not the keeper: the run is still stopped in order."""
+    path = tmp_path / "r.jsonl"
+    trace = "--trace" if traced else ""
+    ours = f"{PYTHON} -m lastout run --record {path} {trace} -- sh -c 'echo up; sleep 60'; true"
+    host = subprocess.Popen(["sh", "-c", ours], stdout=subprocess.PIPE, start_new_session=True)
+    assert host.stdout is not None
+    assert host.stdout.readline() == b"up\n"
+    os.killpg(host.pid, signal.SIGKILL)
+    host.wait(20)
+    host.stdout.close()
+    settle(nothing_left)
+    told = Told(host.returncode, path)
+    killed_by(told, "TERM")
+    assert told.claim("own-signal").grade is Grade.OBSERVED
+    assert told.claim("stop").facts["trigger"] in ("peer-lost", "owner-died")
+    assert "tree-gone" in told.kinds()
+    assert not {"no-end", "unreadable"} & set(told.kinds())
+    sent = [claim for claim in told.claims("traced-signal") if claim.facts["who"] == "front"]
+    assert bool(sent) == traced
+    if traced:
+        assert sent[0].facts["sender"]["pid"] == os.getpid()
 
 
 def test_a_wrapper_that_fails_while_its_job_runs_on(tmp_path: Path) -> None:
