@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lastout import forced, identity
-from lastout.evidence import journal
 from lastout.evidence.events import Event, Started
+from lastout.evidence.settled import settled
+from lastout.graces import MARGIN
 from lastout.outcome import Outcome, decide, identity_of
 
 __all__ = ["conclude", "settle"]
@@ -36,7 +37,11 @@ def settle(facts: Sequence[Event], *, run: str, record: str | None) -> Outcome:
     started = _started(facts)
     if started is None:
         return decide(facts, run=run, record=record)
-    outcome = decide(_with_record(facts, record), run=run, record=record)
+    written = _written(record)
+    seen = {(event.source, event.seq) for event in facts}
+    more = [event for event in written if (event.source, event.seq) not in seen]
+    known = sorted([*facts, *more], key=lambda event: event.boottime_ns)
+    outcome = decide(known, run=run, record=record)
     if outcome.tree_gone:
         return outcome
     target = forced.Target(
@@ -44,7 +49,9 @@ def settle(facts: Sequence[Event], *, run: str, record: str | None) -> Outcome:
         front=identity_of(started.front, started),
         keeper=identity_of(started.keeper, started),
         root=identity_of(started.root, started),
-        record=record,
+        # A record whose first line was lost with its supervisors cannot say whom it is about. The
+        # identities here came from them directly.
+        record=record if _started(written) is not None else None,
     )
     verdict = forced.force(target)
     empty = verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty"))
@@ -76,14 +83,11 @@ async def _keeper_ends(started: Started, deadline: float) -> None:
         os.close(fd)
 
 
-def _with_record(facts: Sequence[Event], record: str | None) -> Sequence[Event]:
-    """The lines of the record too, in the order of their time, each once."""
+def _written(record: str | None) -> Sequence[Event]:
+    """The lines of the record; the last ones may still be on their way to the disk."""
     if record is None:
-        return facts
+        return ()
     try:
-        contents = journal.read(record)
+        return settled(record, MARGIN).events
     except OSError:
-        return facts
-    seen = {(event.source, event.seq) for event in facts}
-    more = [event for event in contents.events if (event.source, event.seq) not in seen]
-    return sorted([*facts, *more], key=lambda event: event.boottime_ns)
+        return ()
