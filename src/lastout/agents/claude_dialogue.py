@@ -247,8 +247,9 @@ class ClaudeDialogue(Speaker):
             self._emit(Notice(text="the model's service failed; Claude Code tries again"))
 
     def _on_result(self, message: dict[str, Any]) -> None:
-        if self._message is not None:
-            self._accept(message_uuid(self._message))
+        # A turn of Claude's own making (a task in the background has ended) can end between our
+        # message and its turn: that one has been taken up by then, or the result is not its.
+        ours = self._message is not None and message_uuid(self._message) not in self._sent
         failed = bool(message.get("is_error")) or message.get("subtype") != "success"
         status: Any = "failed" if failed else "completed"
         if self._interrupted and (failed or message.get("terminal_reason") in _INTERRUPTED):
@@ -259,8 +260,10 @@ class ClaudeDialogue(Speaker):
             error = str(
                 message.get("result") or (errors[0] if errors else None) or message.get("subtype")
             )
-        self._emit(TurnEnded(message=self._message, status=status, error=error))
-        self.busy, self._message, self._interrupted = False, None, False
+        answered = self._message if ours else None
+        self._emit(TurnEnded(message=answered, status=status, error=error))
+        if ours or self._message is None:
+            self.busy, self._message, self._interrupted = False, None, False
         for identity in list(self._asked):
             del self._asked[identity]
             self._emit(QuestionClosed(id=identity))

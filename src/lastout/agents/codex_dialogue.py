@@ -57,6 +57,7 @@ class CodexDialogue(Speaker):
         self._stopping: int | None = None
         self._asked: dict[str, tuple[Request, Question]] = {}
         self._running: dict[str, str] = {}
+        self._others: set[str] = set()
         self._version: str | None = None
 
     def open(self) -> None:
@@ -236,7 +237,8 @@ class CodexDialogue(Speaker):
 
     def _turn_ended(self, params: dict[str, Any]) -> None:
         turn = params["turn"]
-        ours = self._turn is None or turn["id"] == self._turn
+        ours = turn["id"] == self._turn
+        self._others.discard(turn["id"])
         said = turn["status"]
         status: TurnStatus = said if said in ("completed", "interrupted") else "failed"
         error = (turn.get("error") or {}).get("message")
@@ -257,7 +259,17 @@ class CodexDialogue(Speaker):
             if self._asked[identity][0].params.get("turnId") == turn["id"]:
                 del self._asked[identity]
                 self._emit(QuestionClosed(id=identity))
-        self._emit(Background(tasks=tuple(self._running)))
+        self._emit_background()
+
+    def _emit_background(self) -> None:
+        # A turn of Codex's own making (it pursues a goal) is work too.
+        self._emit(Background(tasks=(*self._running, *self._others)))
+
+    def _turn_started(self, params: dict[str, Any]) -> None:
+        turn = fields.text(params["turn"]["id"])
+        if not self.busy:
+            self._others.add(turn)
+            self._emit_background()
 
     def _item_started(self, params: dict[str, Any]) -> None:
         item = params["item"]
@@ -295,7 +307,7 @@ class CodexDialogue(Speaker):
                 )
             )
             if known and not self.busy:
-                self._emit(Background(tasks=tuple(self._running)))
+                self._emit_background()
         elif item["type"] in ("mcpToolCall", "dynamicToolCall"):
             self._emit(
                 CommandEnded(
@@ -320,6 +332,7 @@ class CodexDialogue(Speaker):
         )
 
     _TELLS: Final[dict[str, Callable[[CodexDialogue, dict[str, Any]], None]]] = {
+        "turn/started": _turn_started,
         "turn/completed": _turn_ended,
         "item/started": _item_started,
         "item/completed": _item_completed,

@@ -22,6 +22,7 @@ from lastout.host.recovered import Found, settle_orphans
 from lastout.host.worker import Worker
 from lastout.identity import take
 from lastout.state import state_dir
+from lastout.verdict import UNPROVEN
 
 __all__ = ["Host", "open_host"]
 
@@ -89,6 +90,8 @@ class Host:
             self._ledger.keep(kept)
         settle_orphans(self._ledger, key, lambda _: adapter)
         worker = Worker(kept, adapter, self._ledger, self._claims, self._tasks, self._idle)
+        if any(found.key == key and found.verdict == UNPROVEN for found in self.found):
+            worker.state = "unproven"
         conversation = Conversation(worker, self._me)
         self._open[key] = conversation
         self._tasks.start_soon(worker.work)

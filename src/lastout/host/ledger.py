@@ -17,9 +17,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from lastout.agents.dialogue import Options
+from lastout.host.errors import HostError
 from lastout.identity import ProcessIdentity, from_record
 
-__all__ = ["ENDED", "Kept", "KeptMessage", "Ledger", "MessageState"]
+__all__ = ["ENDED", "Kept", "KeptMessage", "Ledger", "LedgerFailed", "MessageState"]
 
 MessageState = Literal[
     "queued", "delivering", "delivered", "completed", "interrupted", "failed", "returned"
@@ -29,7 +30,7 @@ ENDED: Final[frozenset[str]] = frozenset({"completed", "interrupted", "failed", 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS conversations (
     key TEXT PRIMARY KEY, agent TEXT NOT NULL, cwd TEXT NOT NULL, options TEXT NOT NULL,
-    native TEXT, rewind_to TEXT
+    native TEXT, opened TEXT, rewind_to TEXT
 ) STRICT;
 CREATE TABLE IF NOT EXISTS messages (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL,
@@ -46,13 +47,18 @@ _BUSY: Final = 5.0  # seconds that one host waits while another writes
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A conversation as it is stored. `native` is the agent's own name for it."""
+    """A conversation as it is stored. `native` is the agent's own name for it.
+
+    `opened` is the name that it had at the last start. It becomes `native` with the first message:
+    before, the agent itself has nothing that could be resumed.
+    """
 
     key: str
     agent: str
     cwd: str
     options: Options
     native: str | None = None
+    opened: str | None = None
     rewind_to: str | None = None
 
 
@@ -71,8 +77,12 @@ class KeptMessage:
     host: ProcessIdentity | None
 
 
+class LedgerFailed(HostError, OSError):
+    """The conversations' file cannot be read or written (a full disk, a damaged file)."""
+
+
 class Ledger:
-    """The file. Every method is one transaction."""
+    """The file. Every method is one transaction. All of them raise LedgerFailed."""
 
     def __init__(self, state: str | os.PathLike[str]) -> None:
         """Opens it, and makes it where it is missing. Raises ValueError for a newer version's."""
@@ -81,16 +91,17 @@ class Ledger:
         self._db = sqlite3.connect(
             path, timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        self._path = path
+        self._execute("PRAGMA journal_mode=WAL")
+        self._execute("PRAGMA synchronous=NORMAL")
+        version = self._execute("PRAGMA user_version").fetchone()[0]
         if version > _VERSION:
             self._db.close()
             raise ValueError(f"{path} was written by a newer version of lastout; use that one")
         if version < _VERSION:
             with self._transaction():
                 for statement in filter(str.strip, _SCHEMA.split(";")):
-                    self._db.execute(statement)
+                    self._execute(statement)
 
     def close(self) -> None:
         """Close the file."""
@@ -98,28 +109,28 @@ class Ledger:
 
     def conversation(self, key: str) -> Kept | None:
         """One conversation, or None."""
-        row = self._db.execute(
-            "SELECT key, agent, cwd, options, native, rewind_to FROM conversations WHERE key = ?",
+        row = self._execute(
+            "SELECT key, agent, cwd, options, native, opened, rewind_to FROM conversations WHERE key = ?",
             (key,),
         ).fetchone()
         return None if row is None else _kept(row)
 
     def conversations(self) -> list[Kept]:
         """All of them, by key."""
-        rows = self._db.execute(
-            "SELECT key, agent, cwd, options, native, rewind_to FROM conversations ORDER BY key"
+        rows = self._execute(
+            "SELECT key, agent, cwd, options, native, opened, rewind_to FROM conversations ORDER BY key"
         )
         return [_kept(row) for row in rows]
 
     def keep(self, kept: Kept) -> None:
         """Write a conversation, new or changed."""
         options = msgspec.json.encode(kept.options.given()).decode()
-        self._db.execute(
-            "INSERT INTO conversations (key, agent, cwd, options, native, rewind_to) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, "
+        self._execute(
+            "INSERT INTO conversations (key, agent, cwd, options, native, opened, rewind_to) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET agent = excluded.agent, "
             "cwd = excluded.cwd, options = excluded.options, native = excluded.native, "
-            "rewind_to = excluded.rewind_to",
-            (kept.key, kept.agent, kept.cwd, options, kept.native, kept.rewind_to),
+            "opened = excluded.opened, rewind_to = excluded.rewind_to",
+            (kept.key, kept.agent, kept.cwd, options, kept.native, kept.opened, kept.rewind_to),
         )
 
     def take(self, key: str, identity: str, text: str, host: ProcessIdentity) -> KeptMessage:
@@ -133,13 +144,13 @@ class Ledger:
             if known is not None and known.text != text:
                 raise ValueError(f"message id {identity!r} was used for another text")
             if known is None:
-                self._db.execute(
+                self._execute(
                     "INSERT INTO messages (key, id, text, state, host) "
                     "VALUES (?, ?, ?, 'queued', ?)",
                     (key, identity, text, _encode(host)),
                 )
             elif known.state == "returned":
-                self._db.execute(
+                self._execute(
                     "UPDATE messages SET state = 'queued', reason = NULL, host = ? "
                     "WHERE key = ? AND id = ?",
                     (_encode(host), key, identity),
@@ -164,13 +175,19 @@ class Ledger:
         """Write what became of a message; `fields` are reason, turn, run and answer."""
         names = [name for name in ("reason", "turn", "run", "answer") if name in fields]
         changes = ", ".join(f"{name} = ?" for name in ("state", *names))
-        self._db.execute(
+        self._execute(
             f"UPDATE messages SET {changes} WHERE key = ? AND id = ?",
             (state, *(fields[name] for name in names), key, identity),
         )
 
+    def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise LedgerFailed(f"{self._path}: {error}") from error
+
     def _messages(self, where: str, values: tuple[Any, ...]) -> list[KeptMessage]:
-        rows = self._db.execute(
+        rows = self._execute(
             "SELECT key, id, text, state, reason, turn, run, answer, host FROM messages "
             f"WHERE {where} ORDER BY number",
             values,
@@ -182,18 +199,19 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            self._execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
+        self._execute("COMMIT")
 
 
 def _kept(row: tuple[Any, ...]) -> Kept:
-    key, agent, cwd, options, native, rewind_to = row
-    return Kept(key, agent, cwd, Options().updated(msgspec.json.decode(options)), native, rewind_to)
+    key, agent, cwd, options, native, opened, rewind_to = row
+    given = Options().updated(msgspec.json.decode(options))
+    return Kept(key, agent, cwd, given, native, opened, rewind_to)
 
 
 def _encode(identity: ProcessIdentity) -> str:

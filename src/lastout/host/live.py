@@ -6,6 +6,7 @@ of the process, and `failure` says in words why there is no agent.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Literal
@@ -21,6 +22,7 @@ from lastout.errors import LastoutError
 from lastout.graces import MARGIN
 from lastout.host import sentences
 from lastout.host.bounds import START
+from lastout.host.changes import Changes
 from lastout.host.claims import Claims, Grant
 from lastout.host.errors import NotStarted
 from lastout.leases.refusals import Held, LeaseUnproven
@@ -64,7 +66,7 @@ class Live:
         self._on_event = on_event
         self._answered: Ready | None = None
         self._refused: StartRefused | None = None
-        self._said = anyio.Event()
+        self._changes = Changes()
         self._scope = anyio.CancelScope()
         self._now = False
         self._launched = False
@@ -77,8 +79,12 @@ class Live:
                 await self._with_lease()
             if self.ready is None and self.failure is None:
                 self.failure = "it was stopped while it was starting"
-        except (LastoutError, OSError, ValueError) as error:
-            self.failure = str(error)
+        except Exception as error:
+            expected = isinstance(error, LastoutError | OSError | ValueError)
+            self.failure = str(error) if expected else f"{type(error).__name__}: {error}"
+            if not expected:
+                # A defect of ours costs this agent, never the other conversations.
+                logging.getLogger("lastout.host").exception("the agent of %r", self.key)
             self.unproven = isinstance(error, LeaseUnproven) or (
                 isinstance(error, Held) and error.lease.state == "unproven"
             )
@@ -100,7 +106,7 @@ class Live:
                 self._scope.cancel()
         if now and self.session is not None and not self.session.over.is_set():
             self.session.process.request_stop(reason, grace=0)
-        self._wake()
+        self._changes.announce()
 
     async def _with_lease(self) -> None:
         self.program = await self.adapter.find()
@@ -165,14 +171,14 @@ class Live:
                 if refused is None:
                     if session.over.is_set():
                         raise NotStarted(await self._died(session))
-                    await self._waked(session)
+                    await self._changes.next(session.over)
                     continue
                 pause = next(waits, None) if refused.why == "locked" else None
                 if pause is None:
                     raise NotStarted(self._why_not(refused, session))
                 with anyio.move_on_after(pause):
                     while self.wanted is None:
-                        await self._waked(session)
+                        await self._changes.next(session.over)
                 session.tell(lambda dialogue: dialogue.reopen())
             return None
         raise NotStarted(
@@ -182,7 +188,7 @@ class Live:
 
     async def _until_ended(self, session: Session) -> Outcome:
         while self.wanted is None and not session.over.is_set():
-            await self._waked(session)
+            await self._changes.next(session.over)
         process = session.process
         reason = self.wanted or "completion"
         if self._deadline is not None:
@@ -205,24 +211,7 @@ class Live:
             self._refused = event
         self._on_event(event)
         if isinstance(event, Ready | StartRefused):
-            self._wake()
-
-    def _wake(self) -> None:
-        event, self._said = self._said, anyio.Event()
-        event.set()
-
-    async def _waked(self, session: Session) -> None:
-        """Until something was said, or the run is over."""
-        said = self._said
-        async with anyio.create_task_group() as tasks:
-
-            async def over() -> None:
-                await session.over.wait()
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(over)
-            await said.wait()
-            tasks.cancel_scope.cancel()
+            self._changes.announce()
 
     def _own_writer(self, session: Session, conversation: str) -> int:
         """The process of this run that writes, where the agent tells it; else the root."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import anyio
 
 from lastout.host.ledger import ENDED, KeptMessage, MessageState
 
-__all__ = ["Message"]
+__all__ = ["KEPT", "Message"]
+
+KEPT: Final = 1 << 20
+"""Characters of an answer that are kept; the agent's transcript has all of it."""
 
 
 class Message:
@@ -25,8 +30,8 @@ class Message:
         """The agent's own name of the turn, for a rewind."""
         self.run = kept.run
         """The run of the agent that it was delivered to."""
-        self.answer = kept.answer
-        """The text of the answer, as far as it has come."""
+        self._answer = [kept.answer]
+        self._length = len(kept.answer)
         self._settled = anyio.Event()
         if self.state in ENDED:
             self._settled.set()
@@ -37,9 +42,23 @@ class Message:
         return self
 
     @property
+    def answer(self) -> str:
+        """The text of the answer as far as it has come; of a very long one the end."""
+        if len(self._answer) > 1:
+            self._answer = ["".join(self._answer)[-KEPT:]]
+            self._length = len(self._answer[0])
+        return self._answer[0]
+
+    @property
     def settled(self) -> bool:
         """Whether it has ended."""
         return self._settled.is_set()
+
+    def _hear(self, text: str) -> None:
+        self._answer.append(text)
+        self._length += len(text)
+        if self._length > 2 * KEPT:
+            _ = self.answer  # cuts it
 
     def _end(self) -> None:
         self._settled.set()

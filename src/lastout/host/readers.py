@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
-import anyio
-
 from lastout.agents.events import AgentEvent
+from lastout.host.changes import Changes
 from lastout.host.events import Missed
 
 __all__ = ["Reader", "Readers"]
@@ -21,25 +20,24 @@ class Reader:
         self._limit = limit
         self._events: deque[AgentEvent] = deque()
         self._missed = 0
-        self._changed = anyio.Event()
-        self._taken = anyio.Event()
+        self._changes = Changes()
+        self._taken = Changes()
 
     async def drained(self) -> None:
         """Wait until whoever reads has taken everything that was said so far."""
         while self._events:
-            await self._taken.wait()
+            await self._taken.next()
 
     def __aiter__(self) -> AsyncIterator[AgentEvent]:
         return self
 
     async def __anext__(self) -> AgentEvent:
         while not self._events:
-            await self._changed.wait()
+            await self._changes.next()
         if self._missed:
             missed, self._missed = self._missed, 0
             return Missed(count=missed)
-        taken, self._taken = self._taken, anyio.Event()
-        taken.set()
+        self._taken.announce()
         return self._events.popleft()
 
     def _put(self, event: AgentEvent) -> None:
@@ -48,8 +46,7 @@ class Reader:
             self._events.popleft()
             self._missed += 1
         self._events.append(event)
-        waiting, self._changed = self._changed, anyio.Event()
-        waiting.set()
+        self._changes.announce()
 
 
 class Readers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lastout.agents.adapter import Adapter
 from lastout.host import sentences
@@ -53,9 +53,11 @@ def _settle(
             ledger.move(message.key, message.id, "interrupted", reason=sentences.TURN_LOST)
         case _:
             taken = None
-            if adapter is not None and kept is not None and kept.native is not None:
-                taken = adapter.knows(kept.native, message.id)
-            if taken:
+            name = (kept.native or kept.opened) if kept is not None else None
+            if adapter is not None and name is not None:
+                taken = adapter.knows(name, message.id)
+            if taken and kept is not None:
+                ledger.keep(replace(kept, native=name))
                 ledger.move(message.key, message.id, "interrupted", reason=sentences.TURN_LOST)
                 return
             known = sentences.NOT_TAKEN if taken is False else sentences.PERHAPS_TAKEN

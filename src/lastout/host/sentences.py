@@ -15,6 +15,7 @@ __all__ = [
     "CLOSED",
     "GONE",
     "HOST_ENDED",
+    "NOT_KEPT",
     "NOT_TAKEN",
     "PERHAPS_TAKEN",
     "STOPPED",
@@ -36,6 +37,7 @@ PERHAPS_TAKEN: Final = (
     "nobody can tell whether it had taken this message: look at the conversation before you send "
     "it again"
 )
+NOT_KEPT: Final = "it could not be written down, so it was not delivered: is the disk full?"
 HOST_ENDED: Final = "the host ended before this message was delivered"
 TURN_LOST: Final = "the host ended during this turn"
 

@@ -20,6 +20,7 @@ from lastout.agents.dialogue import Options
 from lastout.agents.events import AgentEvent
 from lastout.agents.lines import Lines, TooLong
 from lastout.errors import LastoutError
+from lastout.host.changes import Changes
 from lastout.host.conversation import Conversation
 from lastout.host.host import Host
 from lastout.host.message import Message
@@ -50,12 +51,12 @@ class Client:
         self._readers = ExitStack()
         self._watched: dict[str, Reader] = {}
         self._open = 0
-        self._answered = anyio.Event()
+        self._answered = Changes()
 
     async def all_answered(self) -> None:
         """Wait until every request has its answer."""
         while self._open:
-            await self._answered.wait()
+            await self._answered.next()
 
     async def serve(self, stream: ByteReceiveStream) -> None:
         """Take requests until the stream ends."""
@@ -110,8 +111,7 @@ class Client:
     async def _reply(self, reply: Fields) -> None:
         await self._write(reply)
         self._open -= 1
-        answered, self._answered = self._answered, anyio.Event()
-        answered.set()
+        self._answered.announce()
 
     async def _write(self, message: Fields) -> None:
         data = msgspec.json.encode(message) + b"\n"

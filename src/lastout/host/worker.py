@@ -21,6 +21,7 @@ from lastout.agents.events import (
     Accepted,
     AgentEvent,
     Background,
+    Notice,
     Question,
     QuestionClosed,
     Rejected,
@@ -29,10 +30,11 @@ from lastout.agents.events import (
     TurnEnded,
 )
 from lastout.host import sentences
+from lastout.host.changes import Changes
 from lastout.host.claims import Claims
 from lastout.host.errors import HostError, NotStarted
 from lastout.host.events import AgentEnded, AgentStarted, Moved, State, StateChanged
-from lastout.host.ledger import Kept, Ledger, MessageState
+from lastout.host.ledger import Kept, Ledger, LedgerFailed, MessageState
 from lastout.host.live import Live, Reason
 from lastout.host.message import Message
 from lastout.host.readers import Readers
@@ -78,7 +80,7 @@ class Worker:
         self._background: tuple[str, ...] = ()
         self._answers: dict[int, tuple[anyio.Event, list[Settled]]] = {}
         self._messages: dict[str, Message] = {}
-        self._changed = anyio.Event()
+        self._changes = Changes()
 
     # For the conversation.
 
@@ -102,8 +104,8 @@ class Worker:
 
     def keep(self, **changes: Any) -> None:
         """Change what is stored of the conversation."""
-        self.kept = replace(self.kept, **changes)
-        self.ledger.keep(self.kept)
+        self.kept = kept = replace(self.kept, **changes)
+        self._write(lambda: self.ledger.keep(kept))
 
     def say(self, event: AgentEvent) -> None:
         """Tell the readers."""
@@ -111,8 +113,7 @@ class Worker:
 
     def wake(self) -> None:
         """Something has changed: the task looks again."""
-        event, self._changed = self._changed, anyio.Event()
-        event.set()
+        self._changes.announce()
 
     def set_state(self, state: State) -> None:
         """What the conversation does now; nothing comes after `closed`."""
@@ -158,7 +159,7 @@ class Worker:
             elif self.live is not None and not self._owed():
                 await self._rest_when_idle()
             else:
-                await self._until_changed()
+                await self._changes.next()
         live = self.live
         if live is not None:
             await live.ended.wait()
@@ -206,6 +207,8 @@ class Worker:
         assert live.session is not None
         assert live.grant is not None
         assert live.program is not None
+        if self.kept.opened != live.ready.conversation:
+            self.keep(opened=live.ready.conversation)
         self.say(
             AgentStarted(
                 run=live.grant.run,
@@ -225,11 +228,15 @@ class Worker:
             self._move(message, "returned", reason=writer)
             return
         self.current = message
-        self._move(message, "delivering", run=live.grant.run if live.grant else None)
+        if not self._move(message, "delivering", run=live.grant.run if live.grant else None):
+            # What is not on disk is not delivered: after a crash nobody would know of it.
+            self.current = None
+            self._move(message, "returned", reason=sentences.NOT_KEPT)
+            return
         self.set_state("running")
         session.tell(lambda dialogue: dialogue.send(message.id, message.text))
         while not message.settled and not live.ended.is_set():
-            await self._until_changed(live)
+            await self._changes.next(live.ended)
         if not message.settled:
             self._settle_lost(message, live)
         self.current = None
@@ -253,7 +260,7 @@ class Worker:
             self._bury(live)
             return
         with anyio.move_on_after(self._idle) as waited:
-            await self._until_changed(live)
+            await self._changes.next(live.ended)
         if waited.cancelled_caught and not self._owed() and not self._queue:
             await self.end("idle")
 
@@ -273,7 +280,7 @@ class Worker:
                 if message is not None and message is self.current:
                     self._move(message, "returned", reason=sentences.rejected(event.reason))
             case Text() if self.current is not None:
-                self.current.answer += event.text
+                self.current._hear(event.text)
             case TurnEnded() if event.message is not None:
                 message = self._messages.get(event.message)
                 if message is not None and message is self.current:
@@ -361,31 +368,26 @@ class Worker:
         writer = self.adapter.writer(self.kept.native, own)
         return sentences.foreign(writer) if writer is not None else None
 
-    def _move(self, message: Message, state: MessageState, **fields: str | None) -> None:
+    def _move(self, message: Message, state: MessageState, **fields: str | None) -> bool:
         message.state = state
         message.reason = fields.get("reason")
         message.turn = fields.get("turn", message.turn)
         message.run = fields.get("run", message.run)
         ended = state in ("completed", "interrupted", "failed")
         kept = {**fields, "answer": message.answer} if ended else fields
-        self.ledger.move(self.kept.key, message.id, state, **kept)
+        written = self._write(lambda: self.ledger.move(self.kept.key, message.id, state, **kept))
         if ended or state == "returned":
             self._messages.pop(message.id, None)
             message._end()
         self.say(Moved(id=message.id, state=state, reason=message.reason))
         self.wake()
+        return written
 
-    async def _until_changed(self, live: Live | None = None) -> None:
-        changed = self._changed
-        if live is None:
-            await changed.wait()
-            return
-        async with anyio.create_task_group() as tasks:
-
-            async def ended() -> None:
-                await live.ended.wait()
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(ended)
-            await changed.wait()
-            tasks.cancel_scope.cancel()
+    def _write(self, change: Callable[[], None]) -> bool:
+        """A disk that is full takes nothing from the conversation that is under way."""
+        try:
+            change()
+        except LedgerFailed as error:
+            self.say(Notice(text=str(error)))
+            return False
+        return True
