@@ -12,7 +12,7 @@ from pathlib import Path
 from .measure import BENCH, PEERS, SUPERVISOR, Number, table
 
 RESULTS = BENCH / "results"
-PARTS = ("peers", "cost", "numbers", "host", "evidence")
+PARTS = ("peers", "cost", "numbers", "host", "evidence", "many")
 
 
 def progress(text: str) -> None:
@@ -84,6 +84,13 @@ def run_evidence(options: argparse.Namespace) -> tuple[str, object]:
     return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
 
 
+def run_many(options: argparse.Namespace) -> tuple[str, object]:
+    from . import many
+
+    numbers = many.measure(options.rounds, progress)
+    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
+
+
 def numbers_table(numbers: list[Number]) -> str:
     rows = [
         [
@@ -127,6 +134,7 @@ def main() -> int:
         "numbers": run_numbers,
         "host": run_host,
         "evidence": run_evidence,
+        "many": run_many,
     }
     for part in options.parts or PARTS:
         markdown, data = runners[part](options)
