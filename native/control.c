@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { MAX_COMMAND = 4096 };
+enum { MAX_COMMAND = 4096, BATCH = 1024 };   /* so many bytes hold no more commands than the keeper's socket has room for */
 
 static char buffer[MAX_COMMAND];
 static size_t have;
@@ -158,10 +158,19 @@ static void take_line(char *line, void (*deliver)(const struct message *))
     if (wrong) error_line(wrong);
 }
 
+/* Commands that the keeper has no room for wait in the socket: none is lost, and whoever sends too many is held up himself. */
+static bool keeper_has_room(void)
+{
+    struct pollfd p = {run.peer, POLLOUT, 0};
+    run.keeper_full = !run.driver && run.peer >= 0 && poll(&p, 1, 0) == 0;
+    return !run.keeper_full;
+}
+
 bool control_read(void (*deliver)(const struct message *))
 {
-    for (;;) {
-        ssize_t n = recv(run.control, buffer + have, sizeof buffer - have, MSG_DONTWAIT);
+    while (keeper_has_room()) {
+        size_t most = sizeof buffer - have;
+        ssize_t n = recv(run.control, buffer + have, most < BATCH ? most : BATCH, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
         if (n <= 0) return false;
@@ -182,4 +191,5 @@ bool control_read(void (*deliver)(const struct message *))
             have = 0;
         }
     }
+    return true;
 }

@@ -123,6 +123,7 @@ struct board {
     struct ring keeper_ring, front_ring;
     _Atomic uint32_t partial;            /* bytes of the line at partial_ring's `sent` that the socket took */
     _Atomic int partial_ring;            /* 0 none, 1 keeper's, 2 front's */
+    _Atomic bool control_torn, record_torn;   /* what was sent, or written, last is a piece of a line */
     char bytes[KEEPER_RING + FRONT_RING];
 };
 
@@ -144,6 +145,7 @@ struct run {
     const char *owner_watch;             /* told, parent, none */
     struct ident owner, parent;
     bool front_lost, watch_stdin, child_ended;
+    bool keeper_full;                    /* front: no room for another command */
     pid_t foreign[NAMED];                /* children that were there before us */
     int foreigns;
     int64_t timeout_due;                 /* CLOCK_MONOTONIC, ns; 0 none */

@@ -185,6 +185,8 @@ static void fill(struct pollfd *p, bool control_waits)
     p[INIT].fd = run.init;
     if (run.driver) p[CGROUP] = (struct pollfd){cgroup_events(), POLLPRI, 0};
     if (run.watch_stdin) p[STDIN] = (struct pollfd){0, POLLRDHUP, 0};
+    run.keeper_full = run.keeper_full && !run.driver && run.peer >= 0;
+    if (run.keeper_full) reads_control = false, p[PEER].events |= POLLOUT;
     if (reads_control || control_waits) p[CONTROL].fd = run.control;
     p[CONTROL].events = (short)((reads_control ? POLLIN : 0) | (control_waits ? POLLOUT : 0));
 }
@@ -203,6 +205,7 @@ void loop(bool (*step)(int64_t now), int64_t (*next_due)(void))
         fill(p, control_waits);
         if (poll(p, SOURCES, wait_ms(next_due(), now_ns())) < 0) continue;     /* a signal, or no memory for a moment */
         if (p[SIGNALS].revents) take_signals();
+        if (p[PEER].revents & POLLOUT) run.keeper_full = false;
         if (p[PEER].revents) take_peer();
         if (p[OWNER].revents) forget_fd(&run.owner_pidfd), stop_for(OWNER_DIED, "owner");
         if (p[PARENT].revents) forget_fd(&run.parent_pidfd), stop_for(OWNER_DIED, run.parent.pid == run.owner.pid ? "owner" : "parent");

@@ -81,9 +81,17 @@ static bool send_ring(int index)
         memcpy(&e, bytes(r, r->sent), sizeof e);
         bool partial = b->partial_ring == index + 1;
         /* A reader that does not read loses lines, never stops the run or fills the ring for the record. */
-        bool lagging = head - r->sent > r->size / 2 && !partial;
+        bool lagging = head - r->sent > r->size / 2;
+        if (lagging && partial) {
+            b->partial_ring = 0;
+            b->control_torn = true;
+        }
         if (!(e.flags & FILLER) && !control_gone && run.control >= 0 && !lagging) {
             uint32_t from = partial ? b->partial : 0;
+            if (b->control_torn) {       /* keep the next line apart from the torn one */
+                if (send(run.control, "\n", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+                b->control_torn = false;
+            }
             ssize_t n = send(run.control, bytes(r, r->sent) + sizeof e + from, e.size - from, MSG_DONTWAIT | MSG_NOSIGNAL);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
@@ -117,8 +125,11 @@ bool pump_control(void)
 
 static void write_line(struct ring *r, const char *line, size_t size)
 {
+    struct board *b = run.board;
     size_t done = 0;
-    while (done < size) {
+    /* A torn line is kept apart from the next one, if not at once (a full disk), then before that. */
+    if (b->record_torn && write(run.record, "\n", 1) == 1) b->record_torn = false;
+    while (done < size && !b->record_torn) {
         ssize_t n = write(run.record, line + done, size - done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
@@ -126,7 +137,7 @@ static void write_line(struct ring *r, const char *line, size_t size)
     }
     if (done == size) return;
     r->unwritten++;
-    if (done && write(run.record, "\n", 1) < 0) return;   /* keep the next line apart from this torn one */
+    if (done) b->record_torn = write(run.record, "\n", 1) != 1;
 }
 
 /* Also the lines that come while it waits for a frozen disk: by then it may be the last one that can write them. */
@@ -208,6 +219,12 @@ void say_what_was_dropped(void)
     say_dropped("ring", b->keeper_ring.dropped + b->front_ring.dropped, &told_ring);
 }
 
+static int nap(void)
+{
+    poll(NULL, 0, 2);
+    return 1;
+}
+
 void flush_lines(void)
 {
     if (!lines_wanted()) return;
@@ -224,9 +241,10 @@ void flush_lines(void)
         int pidfd = pidfd_open_(run.scribe);
         struct pollfd p = {pidfd, POLLIN, 0};
         int64_t now = now_ns();
-        int ready = pidfd < 0 || now >= due ? 0 : poll(&p, 1, wait_ms(due, now));
+        int ready = now >= due ? 0 : pidfd >= 0 ? poll(&p, 1, wait_ms(due, now)) : nap();
         if (pidfd >= 0) close(pidfd);
-        if (ready <= 0 || !record_scribe_ended()) return;     /* frozen: it writes when it can, nobody waits for it */
+        /* Frozen: it writes when it can, nobody waits for it. */
+        if (ready <= 0 || (!record_scribe_ended() && pidfd >= 0)) return;
     }
 }
 

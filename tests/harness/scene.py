@@ -249,7 +249,7 @@ class Scene:
         self._known()
         lines = [str(run) for run in self.runs] + ["programs:"]
         lines += [str(member) for member in self.members] + ["alive:"]
-        return "\n".join([*lines, *self.strangers()])
+        return "\n".join([*lines, *self.strangers()[:20]])
 
     def close(self) -> None:
         for run in self.runs:

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
-from signal import SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
@@ -218,11 +218,11 @@ def test_a_machine_that_is_late(scene: Scene) -> None:
 
 def test_stopped_for_longer_than_its_grace_it_gets_its_time_once(scene: Scene) -> None:
     # Front and keeper stopped together, as by a freezer or a suspend: the root had no chance.
-    run = scene.run("root term=clean:300:0", graces=(0.2, 0.5, 5.0))
+    run = scene.run("root note=TERM", graces=(0.2, 0.5, 5.0))
     root = scene.member("root")
     front, keeper = run.front, run.keeper
     run.signal(SIGTERM)
-    root.wait_note("cleaning")
+    scene.until(lambda: root.arrivals(SIGTERM), "SIGTERM")
     root.signal(SIGSTOP)
     front.signal(SIGSTOP)
     front.wait_state("T")
@@ -230,9 +230,11 @@ def test_stopped_for_longer_than_its_grace_it_gets_its_time_once(scene: Scene) -
     keeper.wait_state("T")
     run.hub.quiet(lambda: root.gone, 1.5, "an end while all stand still")
     for process in (root, keeper, front):
-        process.signal(18)  # type: ignore[arg-type]
+        process.signal(SIGCONT)
+    run.hub.quiet(lambda: root.gone, 0.2, "SIGKILL in the moment of waking")
+    root.tell("exit 6")
     run.ends(signal=SIGTERM)
-    assert "cleaned" in root.notes
+    assert run.event("root-exited")["code"] == 6
 
 
 def test_a_pid_that_now_is_somebody_else(scene: Scene) -> None:

@@ -114,6 +114,7 @@ def test_a_signal_by_name_reaches_the_roots_group(scene: Scene) -> None:
     run.command(cmd="signal", name="USR1")
     run.command(cmd="signal", name="SIGINT")
     scene.until(lambda: root.arrivals(signal.SIGINT) and child.arrivals(signal.SIGINT), "INT")
+    scene.until(lambda: root.arrivals(SIGUSR1) and child.arrivals(SIGUSR1), "USR1")
     assert (root.arrivals(SIGUSR1), child.arrivals(SIGUSR1)) == (1, 1)
     run.answer("signalled", signal="USR1")
     assert not run.all("stop")
@@ -189,7 +190,9 @@ def test_rubbish_is_answered_and_changes_nothing(scene: Scene) -> None:
     run.command(cmd="list")
     run.answer("list")
     assert len([e for e in run.control.events if e["event"] == "error"]) >= 20
-    assert all(e["message"] for e in run.control.events if e["event"] == "error")
+    messages = [e["message"] for e in run.control.events if e["event"] == "error"]
+    assert all(messages)
+    assert sum("4096" in message for message in messages) == 2, "once for each line that is too long"
     assert root.alive()
     assert not run.all("stop")
     assert not run.all("error"), "the record has facts of the run only"
@@ -229,14 +232,33 @@ def test_a_peer_that_never_reads_delays_no_stop(scene: Scene) -> None:
     run = scene.run("root note=TERM [daemon left ignore ]", control=True)
     scene.member("root")
     run.stop_reading()
-    # Each answer is some hundred bytes: the socket fills long before the last.
-    for _ in range(3000):
-        run.send(b'{"cmd":"list"}\n')
+    # Each answer is some hundred bytes: every buffer on the way is full long before the last.
+    run.send(b'{"cmd":"list"}\n' * 20000)
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM, bound=20)
     killed = run.event("signalled", signal="KILL")
     assert between_ms(run.event("stop"), killed) < 3000
+    assert not run.all("takeover"), "the stop found its way through the flood"
     assert run.events[-1]["event"] == "tree-gone"
+
+
+def test_a_peer_that_never_reads_costs_the_record_nothing(scene: Scene) -> None:
+    run = scene.run(scene.program("crowd", "200"), "--leftovers", "wait", control=True)
+    root = scene.member("root")
+    run.stop_reading()
+    # Each answer names 200 members: these alone are more than any buffer holds.
+    run.send(b'{"cmd":"list"}\n' * 60)
+    # And then more facts than the lines' own memory holds.
+    for n in range(12):
+        run.send(b'{"cmd":"signal","name":"CHLD"}\n' * 100)
+        run.hub.look(lambda n=n: len(run.all("signalled", signal="CHLD")) >= n * 100, "facts")
+    run.hub.look(lambda: len(run.all("signalled", signal="CHLD")) == 1200, "all facts")
+    assert root.alive()
+    run.signal(SIGTERM)
+    run.ends(signal=SIGTERM)
+    assert not run.all("dropped", where="ring")
+    assert not run.all("dropped", where="record")
+    assert run.all("stop")
 
 
 def test_acknowledge_without_an_observation_is_an_error(scene: Scene) -> None:

@@ -71,6 +71,7 @@ def test_stopped_after_the_roots_own_exit(scene: Scene, kind: str) -> None:
 def test_a_stopped_leftover_hears_sigterm(scene: Scene) -> None:
     run = scene.run("root term=exit:0 [daemon left term=exit:0 ]", graces=(0.2, 10.0, 5.0))
     left = scene.member("left")
+    scene.member("root")
     left.signal(SIGSTOP)
     left.wait_state("T")
     run.signal(SIGTERM)
@@ -81,6 +82,7 @@ def test_a_stopped_leftover_hears_sigterm(scene: Scene) -> None:
 def test_a_stopped_leftover_that_ignores_sigterm_is_killed(scene: Scene) -> None:
     run = scene.run("root term=exit:0 [daemon left ignore ]")
     left = scene.member("left")
+    scene.member("root")
     left.signal(SIGSTOP)
     left.wait_state("T")
     run.signal(SIGTERM)
@@ -134,6 +136,15 @@ def test_one_gets_sigterm_as_soon_as_the_root_has_gone(scene: Scene) -> None:
     run.ends(signal=SIGTERM)
     assert "cleaned" in left.notes
     assert not run.all("signalled", signal="KILL")
+
+
+def test_the_root_stays_unreaped_until_the_others_have_been_asked(scene: Scene) -> None:
+    # Its number names its group until then; reaped, it could be somebody else's.
+    run = scene.run("root [ child ignore ] [daemon left ignore ]")
+    scene.member("root").tell("exit 0")
+    run.ends(code=0)
+    names = [(event["event"], event.get("target") or event.get("who")) for event in run.events]
+    assert names.index(("signalled", "members")) < names.index(("reaped", "root"))
 
 
 def test_one_gets_the_whole_grace_after_the_roots_own_exit(scene: Scene) -> None:
@@ -204,11 +215,12 @@ def test_waiting_for_leftovers_stops_nothing(scene: Scene) -> None:
     root.tell("exit 4")
     assert run.event("reaped", who="root")["code"] == 4
     assert run.event("leftovers")["count"] == 2
+    run.hub.quiet(lambda: run.all("stop") or run.process.gone, 0.3, "a stop or an end")
     assert left.alive()
+    # Now that all is quiet, this line must be told by itself.
     quick.tell("exit 9")
     ended = run.event("reaped", who="leftover", pid=quick.pid)
     assert ended["code"] == 9
-    run.hub.quiet(lambda: run.all("stop") or run.process.gone, 0.3, "a stop or an end")
     assert left.alive()
     left.tell("exit 0")
     run.ends(code=4)

@@ -84,8 +84,8 @@ def test_masked_arguments_are_not_in_our_own_command_lines(scene: Scene) -> None
     run = scene.run("root", "--mask", "0")
     scene.member("root")
     for who in ("front", "keeper"):
-        line = Path(f"/proc/{run.started[who]['pid']}/cmdline").read_bytes()
-        assert b"actor" not in line
+        path = Path(f"/proc/{run.started[who]['pid']}/cmdline")
+        run.hub.look(lambda path=path: b"actor" not in path.read_bytes(), f"{who} forgets them")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
 
@@ -201,6 +201,9 @@ def test_after_a_full_disk_the_gap_is_named_and_lines_stay_whole(
     assert whole[-1]["event"] == "tree-gone", "after the gap it goes on"
     [dropped] = [e for e in whole if e["event"] == "dropped"]
     assert (dropped["where"], dropped["lines"] > 0) == ("record", True)
+    seen = {event["seq"] for event in whole if event["from"] == "keeper"}
+    missing = set(range(1, max(seen) + 1)) - seen
+    assert len(missing) == dropped["lines"], "no line hangs on the end of a torn one"
     assert len(run.record.torn) <= 1, "a line cut by the full disk ends with a newline of its own"
 
 

@@ -50,9 +50,10 @@ def test_front_and_keeper_are_where_a_callers_kill_does_not_reach_both(scene: Sc
     assert keeper.pgid == keeper.pid != front.pgid
     assert keeper.session == keeper.pid, "no controlling terminal: a session of its own"
     for process, name in ((front, "front"), (keeper, "keeper")):
-        line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-        assert b"actor" not in line, f"a kill by the agent's name must not hit the {name}"
-        assert b"lastout-supervisor" in line
+        path = Path(f"/proc/{process.pid}/cmdline")
+        what = f"a kill by the agent's name must not hit the {name}"
+        scene.hub.look(lambda path=path: b"actor" not in path.read_bytes(), what)
+        assert b"lastout-supervisor" in path.read_bytes()
     assert "actor" not in keeper.comm
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)

@@ -20,10 +20,11 @@ def test_a_root_that_exits_on_it_is_not_delayed_and_gets_no_signal(scene: Scene)
     root = scene.member("root")
     run.close_stdin()
     run.ends(code=5)
-    run.event("stop", trigger="stdin-ended")
+    # A root that is faster than the supervisor's look at stdin leaves nothing to stop.
+    assert [stop["trigger"] for stop in run.all("stop")] in ([], ["stdin-ended"])
     assert not run.all("signalled")
     assert root.arrivals(SIGTERM) == 0
-    assert between_ms(run.event("stop"), run.event("tree-gone")) < 5000
+    assert run.event("tree-gone")["stop_ms"] < 5000
 
 
 def test_default_graces_are_kept_to_the_millisecond(scene: Scene) -> None:
@@ -77,7 +78,7 @@ def test_the_owner_gets_epipe_once_the_root_is_gone(scene: Scene) -> None:
 def test_a_socket_pair_ends_by_close_and_by_shutdown(scene: Scene, how: str) -> None:
     mine, theirs = socket.socketpair()
     with mine:
-        run = scene.run("root stdin=exit:4", stdin=theirs.fileno())
+        run = scene.run("root stdin=note term=exit:4", stdin=theirs.fileno())
         theirs.close()
         scene.member("root")
         if how == "close":

@@ -121,6 +121,14 @@ def test_the_roots_pid_is_signalled_and_not_the_shared_group(
     assert [m.arrivals(SIGTERM) for m in (root, child, left)] == [1, 1, 1]
 
 
+def test_sigkill_in_the_shared_group_hits_nobody_else(scene: Scene, terminal: Terminal) -> None:
+    run = in_script(scene, terminal, "root ignore [ child ignore ] [ job setpgid ignore ]")
+    run.front.signal(SIGTERM)
+    terminal.wait_output(b"status=143")
+    run.ends(code=0)
+    assert run.event("root-exited")["signal"] == "KILL"
+
+
 def test_a_terminal_that_goes_away_ends_everything(scene: Scene, terminal: Terminal) -> None:
     run = in_script(scene, terminal, "root ignore [ job setpgid ignore ] [daemon tool ignore ]")
     run.front, run.keeper  # noqa: B018  (pinned while they live)
