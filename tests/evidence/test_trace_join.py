@@ -154,11 +154,27 @@ def test_lines_are_bounded_and_what_is_left_out_is_counted(path: Path) -> None:
     write_started(path)
     trace.read_record()
     for number in range(600):
-        trace.take(signal(AT + number, R))
+        trace.take(signal(AT + number, R, sender=TracedProcess(HIGH + 1000 + number, 1)))
     trace.end("", 7)
     assert len(lines(path, TracedSignal)) == 500
     (ended,) = lines(path, TraceEnded)
     assert (ended.omitted, ended.lost, ended.signals) == (100, 7, 600)
+
+
+def test_a_flood_does_not_crowd_out_the_one_signal_that_counts(path: Path) -> None:
+    trace = tracer(path)
+    write_started(path)
+    trace.read_record()
+    for number in range(1000):
+        trace.take(signal(AT + number, R, number=10, result="ignored"))
+    trace.take(signal(AT + 2000, R))
+    trace.end("", 0)
+    told = lines(path, TracedSignal)
+    assert [(one.signal, one.at_ns - AT) for one in told] == [
+        ("USR1", 0), ("USR1", 1), ("KILL", 2000), ("USR1", 999),
+    ]  # fmt: skip
+    (ended,) = lines(path, TraceEnded)
+    assert (ended.omitted, ended.repeated, ended.signals) == (0, 997, 1001)
 
 
 def test_without_a_start_the_lines_are_written_at_the_end(path: Path) -> None:

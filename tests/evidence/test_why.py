@@ -76,6 +76,14 @@ def test_a_signal_of_another_name_or_after_the_end_is_no_cause() -> None:
     assert "sender" not in record.kinds()
 
 
+def test_of_signals_that_can_be_caught_the_last_counts() -> None:
+    other = {"pid": 912, "start": 43, "name": "other"}
+    record = Record().started().sent("TERM", 1).sent("TERM", 2, sender=other).killed("TERM", at=2.1)
+    assert "other" in record.says("sender")
+    killed = Record().started().sent("KILL", 1).sent("KILL", 1.01, sender=other).killed(at=1.02)
+    assert "earlyoom" in killed.says("sender")
+
+
 def test_a_signal_that_was_ignored_is_no_cause() -> None:
     record = Record().started().sent("KILL", 1, result="ignored").killed(at=2).gone()
     assert "sender" not in record.kinds()

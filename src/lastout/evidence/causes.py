@@ -158,8 +158,10 @@ def _rise(begin: int | None, end: int | None) -> int | None:
 
 
 def _traced(reading: Reading, ended: RootExited) -> Iterator[Claim]:
-    # The first that was delivered counts: what comes to a dying process changes nothing.
-    for event in reading.of(TracedSignal):
+    # Of SIGKILL the first counts, since what comes to a dying process changes nothing; any other can
+    # have been caught, so that the last before the end is the one.
+    signals = sorted(reading.of(TracedSignal), key=lambda event: event.at_ns)
+    for event in signals if ended.signal == "KILL" else reversed(signals):
         if event.who != "root" or event.signal != ended.signal or event.result not in _DELIVERED:
             continue
         if event.target.pid != ended.pid or event.at_ns > ended.boottime_ns:

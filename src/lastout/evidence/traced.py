@@ -94,13 +94,15 @@ class OomCounters(TracerEvent, frozen=True, kw_only=True, tag="oom-counters"):
 class TraceEnded(TracerEvent, frozen=True, kw_only=True, tag="trace-ended"):
     """Tracing of this run ended.
 
-    `lost` events were reported lost by the kernel, `omitted` lines were not written; `cpu_us` is
-    the processor time of the tracer since it began.
+    `lost` events were reported lost by the kernel, `omitted` lines were not written, nor `repeated`
+    ones: signals alike between the first two and the last. `cpu_us` is the processor time of the
+    tracer since it began.
     """
 
     why: str = ""
     lost: int = 0
     omitted: int = 0
+    repeated: int = 0
     signals: int = 0
     forks: int = 0
     execs: int = 0

@@ -73,6 +73,7 @@ def alone(event: Event) -> Iterator[Claim]:
                 why=event.why,
                 detail=not (event.lost or event.omitted or event.why),
                 numbers={
+                    "repeated": event.repeated,
                     "signals": event.signals,
                     "forks": event.forks,
                     "execs": event.execs,

@@ -32,6 +32,8 @@ from lastout.proctable import read_stat
 __all__ = ["RunTrace"]
 
 _MOST_LINES = 500
+_ALIKE = 2
+"""So many signals that are alike are written as they come; of the rest only the last, and a count."""
 _MOST_ENDED = 4096
 
 
@@ -78,6 +80,9 @@ class RunTrace:
         self._counts = {"signals": 0, "forks": 0, "execs": 0, "exits": 0}
         self._lines = self._omitted = self._cpu_us = 0
         self._counters: oom.Counters | None = None
+        self._alike: dict[tuple[Any, ...], int] = {}
+        self._last_alike: dict[tuple[Any, ...], Callable[[], None]] = {}
+        self._repeated = 0
         self._root_reaped_ns: int | None = None
 
     def begin(self, covers: str, pid: int) -> None:
@@ -129,6 +134,8 @@ class RunTrace:
         """Write what there is to write, and close. Raises OSError."""
         self.read_record()
         self._flush()
+        for tell in self._last_alike.values():
+            tell()
         if self._counters is not None:
             self._count_oom("end", oom.read(0, self._counters.cgroup))
         self._journal.append(
@@ -136,6 +143,7 @@ class RunTrace:
             why=why,
             lost=max(0, lost),
             omitted=self._omitted,
+            repeated=self._repeated,
             cpu_us=_cpu_us() - self._cpu_us,
             **self._counts,
         )
@@ -236,6 +244,17 @@ class RunTrace:
             task.name = news.target_name
 
         def write() -> None:
+            sender = news.sender.pid if news.sender else 0
+            alike = (news.number, task.pid, sender, news.by, news.result)
+            seen = self._alike[alike] = self._alike.get(alike, 0) + 1
+            if seen > _ALIKE:
+                # A flood must not crowd out the one signal that counts, nor hide its own last one.
+                self._repeated += alike in self._last_alike
+                self._last_alike[alike] = tell
+            else:
+                tell()
+
+        def tell() -> None:
             role = self._role(task)
             ours = news.sender is not None and news.sender.pid in self._ours()
             if ours and role != "root":
