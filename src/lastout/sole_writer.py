@@ -219,7 +219,7 @@ def _take(key: str, state: str, store: Store, wanted: Holder) -> Grant:
     try:
         # First the file of this epoch, then the look at the others: see leases/locks.
         locks.create(folder, lease.epoch, _content(key, wanted))
-        _recover_unsettled(key, folder, doubts, lease, wanted)
+        _recover_unsettled(key, folder, state, doubts, lease, wanted)
         if doubts:
             store.change(key, lambda found, at: model.trust(_lease(found), lease.epoch, at))
     except BaseException as error:
@@ -243,15 +243,13 @@ def _alone_in_process(state: str, key: str) -> Iterator[None]:
 
 def _recover_holder(lease: Lease, folder: str, state: str, store: Store, wanted: Holder) -> None:
     """Bring the run that holds the key to a verdict. Raises Held, LeaseUnproven."""
-    # A front to be has no handles to lose. Otherwise: whoever owns the run and has dropped its
-    # grant cannot want it any more.
-    gone = wanted.front is None and (state, lease.key, lease.epoch) not in _live
+    gone = _handle_gone(state, lease.key, lease.epoch, wanted)
     result = recover(cases.of_lease(lease, folder), asker=_asker(wanted, gone=gone), store=store)
     _refuse(result, lease)
 
 
 def _recover_unsettled(
-    key: str, folder: str, doubts: list[int], lease: Lease, wanted: Holder
+    key: str, folder: str, state: str, doubts: list[int], lease: Lease, wanted: Holder
 ) -> None:
     """Runs of epochs that the store cannot answer for, by their lock files.
 
@@ -265,7 +263,14 @@ def _recover_unsettled(
             if locks.probe(folder, epoch) is not locks.LockState.FREE:
                 raise LeaseUnproven(stranger, Verdict("unproven", "lock-held"))
             continue
-        _refuse(recover(case, asker=_asker(wanted, gone=False)), stranger)
+        gone = _handle_gone(state, key, epoch, wanted)
+        _refuse(recover(case, asker=_asker(wanted, gone=gone)), stranger)
+
+
+def _handle_gone(state: str, key: str, epoch: int, wanted: Holder) -> bool:
+    """Whether the asker, if it owns that run, has dropped its grant and so cannot want it any more.
+    A process that is to become a front has no handles to lose."""
+    return wanted.front is None and (state, key, epoch) not in _live
 
 
 def _answers_up_to(found: Stored | None) -> int:

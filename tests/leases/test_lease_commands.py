@@ -56,7 +56,7 @@ class Shell:
             for run in self.json("ps")["runs"]:
                 if run.get("key") == key and run["state"] == "running":
                     return dict(run)
-            assert all(one.poll() is None for one in self.running), "a run ended too early"
+            assert self.running[-1].poll() is None, "the run ended too early"
 
     def lose(self, run: dict[str, Any]) -> None:
         """Both supervisors die before either can finish the other's work; the root with them."""

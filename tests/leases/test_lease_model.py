@@ -107,8 +107,10 @@ def test_a_proven_lease_that_is_committed_again_by_the_same_run_stays_as_it_is()
     assert proven.state == "proven"
     assert proven.holder is not None
     assert proven.holder.writer == THREE, "who writes is the root where nobody tells otherwise"
-    change = STEPS["commit"](replace(proven, holder=replace(proven.holder, writer=None)), 5)
-    assert change.entry is None
+    assert STEPS["commit"](proven, 5).entry is None
+    other = replace(proven, holder=replace(proven.holder, root=TWO))
+    with pytest.raises(NotInOrder):
+        STEPS["commit"](other, 5)
 
 
 def test_epochs_rise_above_all_that_is_known() -> None:
