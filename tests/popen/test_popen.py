@@ -19,6 +19,7 @@ import pytest
 
 import lastout
 from lastout import subprocess as ours
+from lastout.doctor import tiers
 from lastout.evidence import journal
 from lastout.evidence.events import Signalled
 from lastout.identity import Alive, still_alive
@@ -308,6 +309,20 @@ def test_the_group_that_a_caller_kills(popen: Start) -> None:
         assert process.wait(timeout=20) == -signal.SIGTERM
         assert process.outcome is not None
         assert process.outcome.tree_gone
+
+
+@pytest.mark.parametrize("tier", ["cgroup", "pidns"])
+def test_a_stronger_tier(tmp_path: Path, popen: Start, tier: str) -> None:
+    trial = tiers.attempt(next(one for one in tiers.TIERS if one.name == tier))
+    if not trial.available:
+        pytest.skip(f"needs {tier}: {trial.why}")
+    agent = RudeAgent(tmp_path, ignores_term=True)
+    with started(popen(agent.argv, stdin=-1, stdout=-1, contain=tier)) as process:
+        assert process.started.contain == tier
+        process.kill()
+        assert process.wait(timeout=20) == -signal.SIGKILL
+    assert process.outcome is not None
+    assert process.outcome.tree_gone
 
 
 def test_the_friends(state: Path, tmp_path: Path) -> None:
