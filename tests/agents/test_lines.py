@@ -28,6 +28,7 @@ def test_a_line_above_the_limit_is_reported_by_its_length_and_the_next_is_whole(
     found = []
     for start in range(0, len(data), size):
         found += cutter.feed(data[start : start + size])
+        assert sum(map(len, cutter._pieces)) <= 20, "what is dropped is not kept"
     dropped, following = found
     assert isinstance(dropped, TooLong)
     assert dropped.length == 20 + extra

@@ -71,6 +71,8 @@ async def test_a_stop_leaves_nobody_and_the_conversation_goes_on(place, name, wh
         conversation = chat.kept.native
         assert await chat.stop() == "exited"
         assert message.state == "interrupted"
+        if what == "tree":
+            assert message.reason is None, "the agent itself said so, before its end"
         after = await answers(chat)
         assert (after.run != message.run, chat.kept.native) == (True, conversation)
     assert place.user_messages(name, conversation) == [f"[[{what}]]", "[[hi]]"]

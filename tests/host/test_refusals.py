@@ -10,8 +10,10 @@ import time
 import pytest
 
 from lastout import identity, sole_writer
+from lastout.agents.events import StartRefused
 from lastout.graces import DEFAULT
 from lastout.host import OtherAgent, StillRunning
+from lastout.host.events import Moved
 from lastout.identity import ProcessIdentity
 from lastout.leases import model
 from lastout.verdict import EXITED, Verdict
@@ -146,9 +148,11 @@ class TestTheAgentsOwnLock:
             await (await chat.send("hello")).done()
             await chat.rest()
             process = holder(chat.kept.native)
-            message = await chat.send("and now")
-            while chat.state != "starting" or chat.run is None:
-                await _moment()
+            with chat.events() as events:
+                message = await chat.send("and now")
+                async for event in events:
+                    if isinstance(event, StartRefused):
+                        break
             process.stdin.close()
             process.wait()
             assert (await message.done()).state == "completed"
@@ -176,21 +180,15 @@ class TestTheAgentsOwnLock:
             await chat.rest()
             for path in stage.home.glob("sessions/*/*/*/*"):
                 path.unlink()
-            message = await (await chat.send("and now")).done()
-            assert message.state == "returned"
+            refusals = []
+            with chat.events() as events:
+                message = await chat.send("and now")
+                async for event in events:
+                    refusals += [event] if isinstance(event, StartRefused) else []
+                    if isinstance(event, Moved) and event.state == "returned":
+                        break
             assert "does not know this conversation" in message.reason
-            retries = [line for line in stage.lines(_last_run(stage)) if line["event"] == "stop"]
-            assert len(retries) <= 1
-
-
-def _last_run(stage):
-    return max(path.stem for path in stage.state.glob("runs/*/*.jsonl"))
-
-
-async def _moment():
-    import anyio
-
-    await anyio.sleep(0.005)
+            assert [refusal.why for refusal in refusals] == ["unknown"], "asked once"
 
 
 def test_the_default_ladder_is_what_these_bounds_are_made_for():
