@@ -91,7 +91,6 @@ class Popen(subprocess.Popen[AnyStr]):
             "forward": forward,
             "rlimits": rlimits,
             "mask": mask,
-            "contain": contain,
             "ctty": ctty,
         }
         self._look_at_exit: Look | None = None
