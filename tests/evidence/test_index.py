@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,47 @@ def test_only_what_changed_is_read_again(state: Path) -> None:
         old.unlink()
         assert index.refresh() == 0
         assert len(index.rows()) == 1
+
+
+def rest(*paths: Path) -> None:
+    """As if nothing had happened there for an hour."""
+    for path in paths:
+        then = time.time() - 3600
+        os.utime(path, (then, then))
+
+
+def test_a_directory_at_rest_is_not_listed_again(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(state, f"{DAY}T100000-aaaaaa", ended(), age_s=3600)
+    live = put(state, f"{DAY}T100001-bbbbbb", Record().started(), age_s=3600)
+    rest(live.parent)
+    with Index(state) as index:
+        assert index.refresh() == 2
+        monkeypatch.setattr("lastout.evidence.index.records_in", lambda path: 1 / 0)
+        assert index.refresh() == 0
+        live.write_bytes(ended().data())
+        assert index.refresh() == 1, "one that has had no end is looked at all the same"
+        monkeypatch.undo()
+        put(state, f"{DAY}T100002-cccccc", ended())
+        assert index.refresh() >= 1, "an addition makes the directory new"
+        assert len(index.rows()) == 3
+        for path in live.parent.iterdir():
+            path.unlink()
+        live.parent.rmdir()
+        assert index.refresh() == 0
+        assert index.rows() == []
+
+
+def test_a_directory_that_changed_just_now_is_listed_again(state: Path) -> None:
+    """An addition in the same tick of the clock leaves the directory's time as it was."""
+    first = put(state, f"{DAY}T100000-aaaaaa", ended())
+    moment = first.parent.stat().st_mtime_ns
+    with Index(state) as index:
+        assert index.refresh() == 1
+        put(state, f"{DAY}T100001-bbbbbb", ended())
+        os.utime(first.parent, ns=(moment, moment))
+        assert index.refresh() == 1
 
 
 def test_an_open_record_at_rest_is_not_read_for_ever(state: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lastout.state import locate
 
-__all__ = ["NoSuchRun", "find", "records"]
+__all__ = ["NoSuchRun", "directories", "find", "records", "records_in"]
 
 _SUFFIX = ".jsonl"
 
@@ -42,14 +42,24 @@ def find(wanted: str, state: str | os.PathLike[str] | None = None) -> Path:
     return Path(found[0])
 
 
+def directories(state: str | os.PathLike[str] | None = None) -> Iterator[tuple[str, int]]:
+    """Every directory that holds records, with the time (ns) of its last addition or removal."""
+    for directory in _entries(os.path.join(locate(state), "runs")):
+        if directory.is_dir(follow_symlinks=False):
+            yield directory.path, directory.stat(follow_symlinks=False).st_mtime_ns
+
+
+def records_in(directory: str) -> Iterator[os.DirEntry[str]]:
+    """The records in one directory, in no order."""
+    for entry in _entries(directory):
+        if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
+            yield entry
+
+
 def records(state: str | os.PathLike[str] | None = None) -> Iterator[os.DirEntry[str]]:
     """Every record below a state directory, in no order."""
-    runs = os.path.join(locate(state), "runs")
-    for directory in _entries(runs):
-        if directory.is_dir(follow_symlinks=False):
-            for entry in _entries(directory.path):
-                if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
-                    yield entry
+    for directory, _ in directories(state):
+        yield from records_in(directory)
 
 
 def _beginning(runs: str, wanted: str) -> list[str]:

@@ -10,31 +10,36 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
 from lastout.evidence import journal
-from lastout.evidence.find import records
+from lastout.evidence.find import directories, records_in
 from lastout.evidence.summary import Summary, summarise
 from lastout.state import locate
 
 __all__ = ["Index", "Row"]
 
-_VERSION = 1
 _FIELDS = Summary.__struct_fields__
+_VERSION = zlib.crc32(f"2 {_FIELDS}".encode()) >> 1
+"""Another number with every change of the table, so that no release reads another's."""
 _REST_NS = 60_000_000_000
 """A record that had its end and was not written to for this long is not looked at again."""
 _BATCH = 2000
 # What is known of a record: it may grow; it had its end and rests; it has no end and rests.
 _MOVES, _SETTLED, _RESTS = 0, 1, 2
 _NEW = (-1, -1, _MOVES)
+_IN_DIRECTORY = "SELECT path FROM runs WHERE path >= ? AND path < ?"
 
 _SCHEMA = f"""
 CREATE TABLE runs (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     settled INTEGER NOT NULL, {", ".join(_FIELDS)}
 ) WITHOUT ROWID;
+CREATE TABLE directories (path TEXT PRIMARY KEY, mtime_ns INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX unsettled ON runs (settled) WHERE settled != {_SETTLED};
 CREATE INDEX by_run ON runs (run);
 CREATE INDEX by_key ON runs (key, began_us) WHERE key IS NOT NULL;
 CREATE INDEX by_time ON runs (began_us);
@@ -59,29 +64,26 @@ class Index:
         self._db = self._open()
 
     def refresh(self) -> int:
-        """Take in what is new or has grown since the last time; the number of records read."""
+        """Take in what is new or has grown since the last time; the number of records read.
+
+        A directory in which nothing was added or removed is not listed again; of its records only
+        those are looked at that have not had their end.
+        """
+        read = 0
+        rows: list[tuple[Any, ...]] = []
         with self._written() as db:
-            known = {
-                path: (size, mtime, settled)
-                for path, size, mtime, settled in db.execute(
-                    "SELECT path, size, mtime_ns, settled FROM runs"
-                )
-            }
-            gone = set(known)
-            rows: list[tuple[Any, ...]] = []
-            read = 0
-            for entry in records(self.state):
-                gone.discard(entry.path)
-                before = known.get(entry.path, _NEW)
-                if before[2] == _SETTLED:
+            for path, size, mtime_ns, settled in self._candidates(db):
+                try:
+                    found = os.lstat(path)
+                except FileNotFoundError:
+                    db.execute("DELETE FROM runs WHERE path = ?", (path,))
+                    continue
+                same = (size, mtime_ns) == (found.st_size, found.st_mtime_ns)
+                # One that has come to rest is read once more, to be settled.
+                if same and (settled == _RESTS or not _at_rest(found.st_mtime_ns)):
                     continue
                 try:
-                    found = entry.stat(follow_symlinks=False)
-                    same = before[:2] == (found.st_size, found.st_mtime_ns)
-                    # One that has come to rest is read once more, to be settled.
-                    if same and (before[2] == _RESTS or not _at_rest(found)):
-                        continue
-                    rows.append(_row(entry.path, found))
+                    rows.append(_row(path, found))
                 except FileNotFoundError:
                     continue  # pruned under our eyes
                 read += 1
@@ -89,8 +91,29 @@ class Index:
                     _insert(db, rows)
                     rows.clear()
             _insert(db, rows)
-            db.executemany("DELETE FROM runs WHERE path = ?", ((path,) for path in gone))
         return read
+
+    def _candidates(self, db: sqlite3.Connection) -> Iterator[tuple[str, int, int, int]]:
+        """Records that are new, or may have grown, with what is known of them."""
+        listed = dict(db.execute("SELECT path, mtime_ns FROM directories"))
+        for path, mtime_ns in directories(self.state):
+            if listed.pop(path, None) == mtime_ns:
+                continue
+            known = {row[0]: row for row in db.execute(_IN_DIRECTORY, (path + "/", path + "0"))}
+            for record in records_in(path):
+                before = known.pop(record.path, None)
+                if before is None:
+                    yield (record.path, *_NEW)
+            db.executemany("DELETE FROM runs WHERE path = ?", ((gone,) for gone in known))
+            # Something added in the same tick of the file system's clock would not show: later.
+            if _at_rest(mtime_ns):
+                db.execute("INSERT OR REPLACE INTO directories VALUES (?, ?)", (path, mtime_ns))
+        for path in listed:
+            db.execute("DELETE FROM directories WHERE path = ?", (path,))
+            db.execute("DELETE FROM runs WHERE path >= ? AND path < ?", (path + "/", path + "0"))
+        yield from db.execute(
+            f"SELECT path, size, mtime_ns, settled FROM runs WHERE settled != {_SETTLED}"
+        ).fetchall()
 
     def rebuild(self) -> int:
         """Forget everything and read all records again; how many there are."""
@@ -200,8 +223,8 @@ def _remove(path: str) -> None:
             pass
 
 
-def _at_rest(found: os.stat_result) -> bool:
-    return time.time_ns() - found.st_mtime_ns > _REST_NS
+def _at_rest(mtime_ns: int) -> bool:
+    return time.time_ns() - mtime_ns > _REST_NS
 
 
 def _row(path: str, found: os.stat_result) -> tuple[Any, ...]:
@@ -214,7 +237,7 @@ def _row(path: str, found: os.stat_result) -> tuple[Any, ...]:
         name = os.path.basename(path).removesuffix(".jsonl")
         summary = Summary(run=name, state="open", problems=summary.problems)
     settled = _MOVES
-    if _at_rest(found):
+    if _at_rest(found.st_mtime_ns):
         settled = _SETTLED if summary.state in ("ended", "not-started") else _RESTS
     return (
         path,
