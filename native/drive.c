@@ -67,7 +67,7 @@ void take_cgroup(void)
     if (pread(cgroup_events(), text, sizeof text, 0) >= 0) run.child_ended = true;     /* read, it waits for the next change */
 }
 
-static int64_t again_due;
+static int64_t again_due, owner_due;
 
 /* Something could not be found out: no event will come of it, so look in a moment. */
 void look_again(void) { again_due = now_ns() + 20 * MS; }
@@ -76,6 +76,10 @@ bool drive_step(int64_t now)
 {
     struct board *b = run.board;
     observe_deadline(now);
+    if (run.owner_by_look && now >= owner_due) {
+        owner_due = now + OWNER_LOOK_MS * MS;
+        owner_look();
+    }
     if (again_due && now >= again_due) {
         again_due = 0;
         run.child_ended = true;
@@ -88,5 +92,5 @@ bool drive_step(int64_t now)
 
 int64_t drive_next_due(void)
 {
-    return earlier(earlier(stop_next_due(), observe_next_due()), again_due);
+    return earlier(earlier(stop_next_due(), observe_next_due()), earlier(again_due, run.owner_by_look ? owner_due : 0));
 }

@@ -52,6 +52,8 @@ _Noreturn void keeper_main(void)
     if (!spawn_root()) end_without_root();
     /* From here on the root runs; what only the record wants comes now. */
     run.front_pidfd = pidfd_open_(b->front.pid);
+    if (run.front_pidfd < 0) prctl(PR_SET_PDEATHSIG, DEATH_SIGNAL);
+    run.owner_by_signal = false;         /* that one is the front's */
     if (getppid() != b->front.pid) run.front_lost = true;
     run.watch_stdin = stdin_can_end();
     release_stdio(run.watch_stdin);

@@ -33,6 +33,9 @@
 #define LINE_CAP (60 * 1024)
 #define MAX_PIDS 32768               /* one listing; what does not fit is taken in the next round */
 
+#define DEATH_SIGNAL 64              /* without pidfds: our parent has ended, or the thread of it that forked us */
+#define OWNER_LOOK_MS 500            /* without pidfds: how often an owner that is not our parent is looked for */
+
 enum { EXIT_UNPROVEN = 1, EXIT_TIMEOUT = 124, EXIT_NOT_STARTED = 125, EXIT_CANNOT_EXEC = 126, EXIT_NOT_FOUND = 127 };
 
 /* ---- identity ------------------------------------------------------------------------------------------------- */
@@ -146,6 +149,7 @@ struct run {
     struct ident owner, parent;
     bool front_lost, watch_stdin, child_ended;
     bool keeper_full;                    /* front: no room for another command */
+    bool owner_by_signal, owner_by_look; /* where there is no pidfd to wait for */
     pid_t foreign[NAMED];                /* children that were there before us */
     int foreigns;
     int64_t timeout_due;                 /* CLOCK_MONOTONIC, ns; 0 none */
@@ -211,6 +215,8 @@ bool control_read(void (*deliver)(const struct message *));  /* false: the peer 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 void owner_find(pid_t first_parent);                         /* ends the process when the owner is refused */
+void owner_may_have_died(void);
+void owner_look(void);
 void owner_identify(void);                                   /* of the parent that is watched: who it was */
 void lock_take(const struct spec *);                         /* ends the process when busy or superseded */
 bool lock_note(void);                                        /* keeper: who holds it; false with errno set */
@@ -251,6 +257,12 @@ bool read_member(pid_t, struct member *);                    /* one line of /pro
 bool identify(pid_t, struct ident *);                        /* of ourselves, an own child, or a pinned process */
 uint64_t pidfd_inode(int pidfd);
 int pidfd_open_(pid_t);
+int pidfd_signal(int pidfd, pid_t, int signo);               /* without a pidfd by number: verify it first */
+bool has_pidfds(void);                                       /* as far as we know by now */
+bool has_children_files(void);
+bool children_files_missing(int error);
+bool list_all(void);
+int listed_children(pid_t parent, pid_t *out, int max);
 bool dead(const struct member *);                            /* Z with no other thread, or X */
 int own_children(pid_t *out, int max);
 int children_of(const struct member *, pid_t *out, int max);

@@ -66,7 +66,8 @@ static void send_to_keeper(const struct message *m)
 void deliver(const struct message *m)
 {
     if (!run.driver) {
-        send_to_keeper(m);
+        /* For the owner the keeper waits itself; here it is only noted that a stop is due. */
+        if (m->trigger != OWNER_DIED || !has_pidfds()) send_to_keeper(m);
         if (m->kind == M_STOP) front_asked_to_stop(m);
         return;
     }
@@ -93,6 +94,11 @@ static void take_signal(const struct signalfd_siginfo *s)
     bool kernel = s->ssi_code == SI_KERNEL;
     struct message m = {.signo = signo, .number = -1, .has_sender = true, .kernel = kernel,
                         .pid = kernel ? 0 : (pid_t)s->ssi_pid, .uid = s->ssi_uid};
+    if (signo == DEATH_SIGNAL) {
+        if (run.role == FRONT) owner_may_have_died();
+        else if (getppid() != run.board->front.pid) front_is_lost();
+        return;
+    }
     if (signo == SIGCHLD) {
         run.child_ended = true;
         return;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,36 +17,39 @@ static _Noreturn void refuse_owner(const char *what)
     refuse(EXIT_UNPROVEN, "refused", "owner", 0, "%s; for a run that is meant to outlive its starter say --owner none", what);
 }
 
-/* Pin the parent of `child` and make sure that it is still the parent: a link is real only when seen with both ends alive. */
-static int pin_parent(const struct member *child, struct member *parent)
+/* The parent of `child`, pinned where there are pidfds, and still its parent afterwards: a link is real only when seen with both
+ * ends alive. */
+static bool pin_parent(const struct member *child, struct member *parent, int *fd)
 {
     struct member again;
-    int fd = pidfd_open_(child->ppid);
-    if (fd < 0) return -1;
+    *fd = pidfd_open_(child->ppid);
+    if (*fd < 0 && has_pidfds()) return false;
     if (read_member(child->ppid, parent) && read_member(child->id.pid, &again) && again.ppid == child->ppid &&
         again.id.start == child->id.start) {
-        parent->id.inode = pidfd_inode(fd);
-        return fd;
+        parent->id.inode = pidfd_inode(*fd);
+        return true;
     }
-    close(fd);
-    return -1;
+    if (*fd >= 0) close(*fd);
+    return false;
 }
 
 /* Walks up from our parent. uv, npx, sudo or a shell may sit between: any ancestor will do. */
-static int find_told(const struct ident *owner, struct member at)
+static bool find_told(const struct ident *owner, struct member at)
 {
     for (int depth = 0; depth < 1024 && at.ppid > 0; depth++) {
         struct member up;
-        int fd = pin_parent(&at, &up);
-        if (fd < 0) return -1;
+        int fd;
+        if (!pin_parent(&at, &up, &fd)) return false;
         if (up.id.pid == owner->pid && up.id.start == owner->start) {
             run.owner = up.id;
-            return fd;
+            run.owner_pidfd = fd;
+            run.owner_by_look = fd < 0 && up.id.pid != run.parent.pid;
+            return true;
         }
-        close(fd);
+        if (fd >= 0) close(fd);
         at = up;
     }
-    return -1;
+    return false;
 }
 
 void owner_find(pid_t first_parent)
@@ -59,19 +63,37 @@ void owner_find(pid_t first_parent)
     if (first_parent == 0 || (first_parent == 1 && !s->owner_told)) return;
     run.parent.pid = first_parent;
     run.parent_pidfd = pidfd_open_(first_parent);
-    if (run.parent_pidfd < 0 || getppid() != first_parent) refuse_owner("the parent ended before the start");
+    run.owner_by_signal = run.parent_pidfd < 0 && !has_pidfds() && !prctl(PR_SET_PDEATHSIG, DEATH_SIGNAL);
+    if ((run.parent_pidfd < 0 && !run.owner_by_signal) || getppid() != first_parent)
+        refuse_owner("the parent ended before the start");
     if (!s->owner_told) {
         run.owner_watch = "parent";
         return;
     }
     run.owner_watch = "told";
-    if (!read_member(getpid(), &self) || (run.owner_pidfd = find_told(&s->owner, self)) < 0)
+    if (!read_member(getpid(), &self) || !find_told(&s->owner, self))
         refuse_owner("the owner is not an ancestor of this process");
     /* One watch will do where both are the same; and init, which adopts, is watched only when it is the owner. */
-    if (run.owner.pid == first_parent || first_parent == 1) {
+    if ((run.owner.pid == first_parent || first_parent == 1) && run.parent_pidfd >= 0) {
         close(run.parent_pidfd);
         run.parent_pidfd = -1;
     }
+}
+
+/* Without a pidfd: the parent's death signal also comes when only the thread of it ended that had forked us. */
+void owner_may_have_died(void)
+{
+    if (!run.owner_by_signal || getppid() == run.parent.pid) return;
+    run.owner_by_signal = false;
+    stop_for(OWNER_DIED, run.parent.pid == run.owner.pid || !run.spec->owner_told ? "owner" : "parent");
+}
+
+void owner_look(void)
+{
+    struct member m;
+    if (read_member(run.owner.pid, &m) && m.id.start == run.owner.start && !dead(&m)) return;
+    run.owner_by_look = false;
+    stop_for(OWNER_DIED, "owner");
 }
 
 /* Not needed before the root runs, so it does not hold it up. The parent is pinned: while it lives, its number is its own. */
@@ -79,7 +101,8 @@ void owner_identify(void)
 {
     struct pollfd p = {run.parent_pidfd, POLLIN, 0};
     struct member m;
-    if (run.parent_pidfd >= 0 && read_member(run.parent.pid, &m) && !poll(&p, 1, 0)) {
+    bool pinned = run.parent_pidfd >= 0 || run.owner_by_signal;
+    if (pinned && read_member(run.parent.pid, &m) && (run.parent_pidfd < 0 || !poll(&p, 1, 0))) {
         run.parent = m.id;
         run.parent.inode = pidfd_inode(run.parent_pidfd);
     } else if (run.owner_pidfd >= 0 && run.owner.pid == run.parent.pid) run.parent = run.owner;

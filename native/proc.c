@@ -10,21 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
-
-#define PID_FS_MAGIC 0x50494446
-
-int pidfd_open_(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
-
-/* The inode names the process for ever (in this boot) where pidfds have a file system of their own: Linux 6.9. */
-uint64_t pidfd_inode(int pidfd)
-{
-    struct statfs fs;
-    struct stat st;
-    if (pidfd < 0 || fstatfs(pidfd, &fs) || (uint32_t)fs.f_type != PID_FS_MAGIC || fstat(pidfd, &st)) return 0;
-    return st.st_ino;
-}
 
 static ssize_t slurp(const char *path, char *b, size_t size)
 {
@@ -81,6 +67,9 @@ bool dead(const struct member *m) { return (m->state == 'Z' && m->threads <= 1) 
 
 static int children_file(const char *path, pid_t *out, int max)
 {
+#ifdef LASTOUT_OLD_KERNEL
+    path = "/proc/self/no-such-file";
+#endif
     char b[4096];
     int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0;
     if (fd < 0) return -1;
@@ -103,13 +92,16 @@ int own_children(pid_t *out, int max)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    return children_file(path, out, max);
+    int count = has_children_files() ? children_file(path, out, max) : -1;
+    if (count >= 0 || !children_files_missing(errno)) return count;
+    return list_all() ? listed_children(getpid(), out, max) : -1;
 }
 
 /* Every thread has children of its own. */
 int children_of(const struct member *m, pid_t *out, int max)
 {
     char path[96];
+    if (!has_children_files()) return listed_children(m->id.pid, out, max);
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)m->id.pid, (int)m->id.pid);
     int count = children_file(path, out, max);
     if (count < 0) count = 0;
@@ -212,11 +204,11 @@ int signal_member(const struct member *m, const int *signals, int count)
     int error = 0, pidfd = -1;
     if (m->id.pid <= 1) return EPERM;
     if (m->ppid != getpid()) {
-        if ((pidfd = pidfd_open_(m->id.pid)) < 0) return errno;
+        if ((pidfd = pidfd_open_(m->id.pid)) < 0 && has_pidfds()) return errno;
         if (!pinned_in_place(m)) error = ESRCH;
     }
     for (int i = 0; i < count && !error; i++)
-        if (pidfd < 0 ? kill(m->id.pid, signals[i]) : syscall(SYS_pidfd_send_signal, pidfd, signals[i], NULL, 0)) error = errno;
+        if (pidfd_signal(pidfd, m->id.pid, signals[i])) error = errno;
     if (pidfd >= 0) close(pidfd);
     return error;
 }

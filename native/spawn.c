@@ -158,7 +158,7 @@ pid_t start_child(pid_t parent, int *pidfd)
 {
     static _Alignas(16) char stack[96 * 1024];
     parent_pid = parent;
-    return clone(child, stack + sizeof stack, SHARE | CLONE_VFORK | (pidfd ? CLONE_PIDFD : 0) | SIGCHLD, NULL, pidfd);
+    return clone(child, stack + sizeof stack, SHARE | CLONE_VFORK | (pidfd && has_pidfds() ? CLONE_PIDFD : 0) | SIGCHLD, NULL, pidfd);
 }
 
 /* The last word of a run that has no root. */

@@ -175,5 +175,7 @@ void started_line(void)
         line_int("cgroup_id", (int64_t)cgroup_id);
     }
     line_int("inherited_children", run.foreigns);
+    line_bool("pidfds", has_pidfds());
+    line_bool("children_files", has_children_files());
     line_end();
 }
