@@ -12,10 +12,11 @@ from lastout.agents.events import Question
 from lastout.host import sentences
 from lastout.host.errors import HostError, NoQuestion, NotOffered, StillRunning
 from lastout.host.events import State
-from lastout.host.ledger import Kept
+from lastout.host.ledger import ENDED, Kept
 from lastout.host.live import Live, Reason
 from lastout.host.message import Message
 from lastout.host.readers import Reader
+from lastout.host.recovered import settle_orphans
 from lastout.host.worker import Operation, Worker
 from lastout.identity import ProcessIdentity
 
@@ -80,20 +81,23 @@ class Conversation:
 
         `id` is the caller's own name for it: sent again under the same id it is recognised, and
         never delivered twice; only what was `returned` is taken again. Raises ValueError for an id
-        that was used for another text.
+        that was used for another text, StillRunning for one that another live host has taken.
         """
         self._check_open()
         identity = id or str(uuid.uuid4())
         under_way = self._worker.message(identity)
-        kept = self._worker.ledger.take(self.key, identity, text, self._me)
+        kept, fresh = self._worker.ledger.take(self.key, identity, text, self._me)
         if under_way is not None:
             return under_way
+        if not fresh and kept.state not in ENDED:
+            # Another host has taken it, perhaps one that has died since.
+            settle_orphans(self._worker.ledger, self.key, lambda _: self._worker.adapter)
+            kept, fresh = self._worker.ledger.take(self.key, identity, text, self._me)
+            if not fresh and kept.state not in ENDED:
+                raise StillRunning(sentences.other_host(identity, kept.host))
         message = Message(kept)
-        if kept.state == "queued":
+        if fresh:
             self._worker.queue(message)
-        elif not message.settled:
-            # Another live host has it: only that one can say how it ends.
-            raise StillRunning(sentences.other_host(identity, kept.host))
         return message
 
     async def interrupt(self) -> None:

@@ -133,8 +133,10 @@ class Ledger:
             (kept.key, kept.agent, kept.cwd, options, kept.native, kept.opened, kept.rewind_to),
         )
 
-    def take(self, key: str, identity: str, text: str, host: ProcessIdentity) -> KeptMessage:
-        """Take a message in, or recognise it.
+    def take(
+        self, key: str, identity: str, text: str, host: ProcessIdentity
+    ) -> tuple[KeptMessage, bool]:
+        """Take a message in, or recognise it: the message, and whether it was taken just now.
 
         One that was returned is taken again; any other is given back as it stands. Raises
         ValueError when this id was used for another text.
@@ -156,10 +158,10 @@ class Ledger:
                     (_encode(host), key, identity),
                 )
             else:
-                return known
+                return known, False
         taken = self.message(key, identity)
         assert taken is not None
-        return taken
+        return taken, True
 
     def message(self, key: str, identity: str) -> KeptMessage | None:
         """One message, or None."""
