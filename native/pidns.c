@@ -138,7 +138,7 @@ static pid_t outer_pid(pid_t init, pid_t inside)
 {
     static pid_t kids[MAX_PIDS];
     struct member m = {.id.pid = init, .threads = 1};
-    if (!has_children_files()) list_all();
+    own_children(kids, MAX_PIDS);        /* learns how children are listed here */
     int n = children_of(&m, kids, MAX_PIDS);
     for (int i = 0; i < n; i++) {
         char path[64], text[4096], *at;
