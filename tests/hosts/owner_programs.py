@@ -75,6 +75,11 @@ def prefork() -> None:
 def reexec() -> None:
     if os.environ.get("AGAIN") is None:
         start("before")
+        pid = os.fork()
+        if pid == 0:  # a child that lives on must not hold the owner's end of the control socket
+            signal.alarm(60)
+            signal.pause()
+        tell("worker", 0, f"{pid}:{take(pid).start}")
         wait_for_word()
         os.environ["AGAIN"] = "yes"
         os.execv(sys.executable, [sys.executable, *sys.argv])

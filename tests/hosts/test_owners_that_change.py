@@ -101,6 +101,7 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Owner]:
     for worker in made.workers.values():
         with contextlib.suppress(ProcessLookupError):
             identity.signal(worker, signal.SIGKILL)
+        # A zombie is enough: an owner that lives waits for nobody.
         assert wait_dead(worker, BOUND) is Alive.NO
     made.child.communicate()
     for run in made.runs.values():
@@ -142,7 +143,7 @@ def test_a_prefork_worker_that_is_killed_takes_only_its_own(owner: Owner) -> Non
 
 @start("reexec")
 def test_an_owner_that_executes_itself_again(owner: Owner) -> None:
-    owner.hear("run before")
+    owner.hear("worker 0")
     assert owner.runs["before"].alive
     owner.say()
     owner.hear("run after")
