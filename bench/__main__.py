@@ -1,4 +1,4 @@
-"""python -m bench [peers|cost|numbers|host|evidence ...]: measure, print, and write bench/results/."""
+"""python -m bench [peers|cost|numbers|host|leases ...]: measure, print, write bench/results/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from .measure import BENCH, PEERS, SUPERVISOR, Number, table
 
 RESULTS = BENCH / "results"
-PARTS = ("peers", "cost", "numbers", "host", "evidence", "many")
+PARTS = ("peers", "cost", "numbers", "host", "evidence", "many", "leases")
 
 
 def progress(text: str) -> None:
@@ -91,6 +91,13 @@ def run_many(options: argparse.Namespace) -> tuple[str, object]:
     return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
 
 
+def run_leases(options: argparse.Namespace) -> tuple[str, object]:
+    from . import leases
+
+    numbers = leases.measure(options.rounds, progress)
+    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
+
+
 def numbers_table(numbers: list[Number]) -> str:
     rows = [
         [
@@ -135,6 +142,7 @@ def main() -> int:
         "host": run_host,
         "evidence": run_evidence,
         "many": run_many,
+        "leases": run_leases,
     }
     for part in options.parts or PARTS:
         markdown, data = runners[part](options)

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lastout import identity, pidfs
@@ -20,10 +20,10 @@ from lastout.proctable import ProcessStat, children, read_stat
 __all__ = [
     "GROUP",
     "Member",
+    "Table",
     "below",
     "group_alive",
     "send",
-    "session_members",
     "signal_group",
     "started_after",
 ]
@@ -133,34 +133,44 @@ def signal_group(fd: int, number: int) -> None:
     signal.pidfd_send_signal(fd, number, None, GROUP)
 
 
-def group_alive(root: ProcessIdentity) -> tuple[Member, ...] | None:
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Who is alive in which session and group, from one reading of the whole process table.
+
+    It speaks for the moment of its reading: what it is used for must have been observed before.
+    """
+
+    members: Mapping[int, tuple[Member, ...]]
+
+    @classmethod
+    def read(cls) -> Table:
+        """Read it now. Raises OSError when the table is unreadable."""
+        found: dict[int, list[Member]] = {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                stat = read_stat(entry)
+            except ProcessLookupError:
+                continue
+            member = Member(stat.pid, stat)
+            if not member.dead:
+                for number in {stat.session, stat.pgid}:
+                    found.setdefault(number, []).append(member)
+        return cls({number: tuple(there) for number, there in found.items()})
+
+
+def group_alive(root: ProcessIdentity, table: Table | None = None) -> tuple[Member, ...] | None:
     """Who lives in the root's session or group, when these are verified to be the root's own.
 
     A number stays the root's as long as anybody is in its group or session, but the reverse needs
     proof: a reaped root whose inode can be reopened still names them (pidfs). Without that proof,
     and with somebody there, the answer is None.
     """
-    suspects = session_members(root.pid)
+    suspects = (table or Table.read()).members.get(root.pid, ())
     if not suspects:
         return ()
     return suspects if _still_named(root) else None
-
-
-def session_members(number: int) -> tuple[Member, ...]:
-    """Every live process whose session or group has this number, whosever that is."""
-    found: list[Member] = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            stat = read_stat(entry)
-        except ProcessLookupError:
-            continue
-        if number in (stat.session, stat.pgid):
-            member = Member(stat.pid, stat)
-            if not member.dead:
-                found.append(member)
-    return tuple(found)
 
 
 def _still_named(root: ProcessIdentity) -> bool:

@@ -93,7 +93,7 @@ def age(seconds: float | None) -> str:
 
 def columns(rows: list[tuple[str, ...]]) -> list[str]:
     """Rows of cells as aligned lines; the last column is as long as it is."""
-    shown = [tuple(visible(cell) for cell in row) for row in rows]
+    shown = [tuple(cell if cell.isprintable() else visible(cell) for cell in row) for row in rows]
     widths = [max(len(row[number]) for row in shown) for number in range(len(shown[0]))]
     return [
         "  ".join(

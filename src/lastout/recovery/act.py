@@ -24,7 +24,7 @@ from lastout.recovery import case as cases
 from lastout.recovery import supervisors, teardown
 from lastout.recovery.case import Asker, Case, Known
 from lastout.recovery.decide import Decision, Facts, Record, Step, decide
-from lastout.tree import group_alive
+from lastout.tree import Table, group_alive
 from lastout.verdict import UNPROVEN, Verdict
 
 __all__ = ["Result", "examine", "recover", "recover_all"]
@@ -53,7 +53,7 @@ class _Progress:
 
 def examine(case: Case, asker: Asker = Asker()) -> tuple[Decision, Facts, Known]:  # noqa: B008
     """What recovery would do first, with the facts behind it; nothing is touched."""
-    facts, known = _gather(case, asker, _Progress())
+    facts, known = _with_group(*_observe(case, asker, _Progress()))
     return decide(facts), facts, known
 
 
@@ -69,19 +69,7 @@ def recover(
     `now` leaves out the graces of the polite stop. Blocks at most for the run's own MAX_STOP plus
     margin plus the forced step. Raises what the store raises.
     """
-    result = Result(case)
-    known = cases.read(case)
-    bound = known.max_stop + MARGIN + FORCED_STEP + MARGIN
-    decision, _, _ = examine(case, asker)
-    if decision.step in (Step.SETTLE, Step.LEAVE):
-        _advance(result, asker, store, now)
-        return result
-    with teardown.alone(case.record, bound) as ours:
-        if ours:
-            _advance(result, asker, store, now)
-        else:
-            result.left = f"another teardown has been under way for more than {bound:.1f} s"
-    return result
+    return _recover(case, asker, store, now, examine(case, asker))
 
 
 def recover_all(
@@ -92,21 +80,27 @@ def recover_all(
     told: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Recover many runs: at once what is over already, and the others side by side."""
+    # One reading of the process table for all, after every supervisor was looked at.
+    seen = [_observe(one, asker, _Progress()) for one in todo]
+    table = Table.read() if len(todo) > 1 else None
+    first = [_with_group(facts, known, table) for facts, known in seen]
     results: dict[int, Result] = {}
     slow: list[int] = []
-    for number, one in enumerate(todo):
-        if examine(one, asker)[0].step in (Step.SETTLE, Step.LEAVE, Step.FENCE):
-            results[number] = recover(one, asker=asker, store=store)
+
+    def run(number: int) -> Result:
+        facts, known = first[number]
+        return _recover(todo[number], asker, store, False, (decide(facts), facts, known))
+
+    for number, (facts, _) in enumerate(first):
+        if decide(facts).step in (Step.SETTLE, Step.LEAVE, Step.FENCE):
+            results[number] = run(number)
             if told:
                 told(results[number])
         else:
             slow.append(number)
     if slow:
         with ThreadPoolExecutor(min(_MOST_THREADS, len(slow)), "lastout-recover") as pool:
-            jobs = {
-                number: pool.submit(recover, todo[number], asker=asker, store=store)
-                for number in slow
-            }
+            jobs = {number: pool.submit(run, number) for number in slow}
             for number, job in jobs.items():
                 results[number] = job.result()
                 if told:
@@ -114,11 +108,38 @@ def recover_all(
     return [results[number] for number in range(len(todo))]
 
 
-def _advance(result: Result, asker: Asker, store: Store | None, now: bool) -> None:
+_Examined = tuple[Decision, Facts, Known]
+
+
+def _recover(
+    case: Case, asker: Asker, store: Store | None, now: bool, examined: _Examined
+) -> Result:
+    """Go on from what was found; whatever takes long is done by one at a time."""
+    result = Result(case)
+    decision, facts, known = examined
+    if decision.step in (Step.SETTLE, Step.LEAVE):
+        _advance(result, asker, store, now, (facts, known))
+        return result
+    bound = known.max_stop + MARGIN + FORCED_STEP + MARGIN
+    with teardown.alone(case.record, bound) as ours:
+        if ours:
+            _advance(result, asker, store, now)  # looked at again: another may have been here
+        else:
+            result.left = f"another teardown has been under way for more than {bound:.1f} s"
+    return result
+
+
+def _advance(
+    result: Result,
+    asker: Asker,
+    store: Store | None,
+    now: bool,
+    first: tuple[Facts, Known] | None = None,
+) -> None:
     progress = _Progress()
     case = result.case
     for _ in range(_MOST_STEPS):
-        facts, known = _gather(case, asker, progress)
+        facts, known = first or _with_group(*_observe(case, asker, progress))
         decision = decide(facts)
         result.steps.append(decision.step.value)
         match decision.step:
@@ -143,7 +164,7 @@ def _advance(result: Result, asker: Asker, store: Store | None, now: bool) -> No
     raise AssertionError(f"no decision after {result.steps}")
 
 
-def _gather(case: Case, asker: Asker, progress: _Progress) -> tuple[Facts, Known]:
+def _observe(case: Case, asker: Asker, progress: _Progress) -> tuple[Facts, Known]:
     known = cases.read(case)
     boots = known.boot_id, boot_id()
     lock = None
@@ -173,16 +194,22 @@ def _gather(case: Case, asker: Asker, progress: _Progress) -> tuple[Facts, Known
         for one in (known.front, known.keeper, known.root, known.owner)
     )
     writer = still_alive(known.writer) if known.writer and known.writer != known.root else None
-    group = None
-    if Alive.YES not in (front, keeper) and known.root is not None:
-        found = group_alive(known.root)
-        group = Alive.UNKNOWN if found is None else Alive.YES if found else Alive.NO
     if Alive.YES not in (front, keeper) and cases.read(case).record is not known.record:
         # They ended after the record was read, and wrote their last word before they did.
-        return _gather(case, asker, progress)
-    return replace(
-        facts, front=front, keeper=keeper, root=root, owner=owner, writer=writer, group=group
-    ), known
+        return _observe(case, asker, progress)
+    return replace(facts, front=front, keeper=keeper, root=root, owner=owner, writer=writer), known
+
+
+def _with_group(facts: Facts, known: Known, table: Table | None = None) -> tuple[Facts, Known]:
+    """Whether anybody lives in the group of a root that has no supervisor any more."""
+    if facts.root is None or known.root is None or Alive.YES in (facts.front, facts.keeper):
+        return facts, known
+    try:
+        found = group_alive(known.root, table)
+    except OSError:
+        found = None
+    group = Alive.UNKNOWN if found is None else Alive.YES if found else Alive.NO
+    return replace(facts, group=group), known
 
 
 def _fence(case: Case) -> bool:
