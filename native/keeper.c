@@ -19,7 +19,7 @@ static bool stdin_can_end(void)
     struct statfs fs;
     if (!run.spec->stdin_stops || fstat(0, &st)) return false;
     if (S_ISFIFO(st.st_mode)) return !fstatfs(0, &fs) && (uint32_t)fs.f_type == PIPEFS_MAGIC;
-    return S_ISSOCK(st.st_mode) || isatty(0);
+    return S_ISSOCK(st.st_mode) || isatty(0) || (S_ISCHR(st.st_mode) && errno == EIO);     /* EIO: it has hung up already */
 }
 
 /* NULL when the keeper is what it must be before there may be a root. */

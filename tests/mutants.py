@@ -105,8 +105,8 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _CON + "a_deadline_stops_the_run_as_an_expired_lease"),
     ("tty.c", "return key || (m->kernel && m->signo == SIGWINCH)",
      "return (m->kernel && m->signo == SIGWINCH)", _TTY + "a_key_arrives_once_and_is_no_trigger"),
-    ("loop.c", "if (!stuck) stuck = poll(&p, 1, FULL_MS) <= 0;", "stuck = true;",
-     _CON + "a_peer_that_never_reads_delays_no_stop"),
+    ("control.c", "    while (keeper_has_room()) {", "    while (true) {",
+     _CON + "a_peer_that_never_reads_costs_the_record_nothing"),
     # ---- the ladder
     ("stop.c", "static const int polite[] = {SIGTERM, SIGCONT};",
      "static const int polite[] = {SIGTERM, 0};",
@@ -190,7 +190,7 @@ _TABLE: list[tuple[str, str, str, str]] = [
     # ---- record and control
     ("start.c", "if (is_masked(i)) {", "if (0) {", _REC + "named_arguments_are_masked"),
     ("record.c", "(control_only ? r->size / 2 : r->size)", "(r->size)",
-     _CON + "a_peer_that_never_reads_costs_the_record_nothing"),
+     _CON + "answers_leave_room_for_the_facts_of_the_record"),
     ("record.c", "if (lagging && partial) {", "lagging = lagging && !partial;\n        if (false) {",
      _CON + "a_peer_that_never_reads_costs_the_record_nothing"),
     ("record.c", "    pid_t pid = fork();\n    if (pid == 0) {", "    write_rings();\n    return;\n    pid_t pid = 0;\n    if (pid == 0) {",

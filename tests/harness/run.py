@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +146,12 @@ class Run:
         self._socket.setblocking(True)
         self._socket.sendall(data)
         self._socket.setblocking(False)
+
+    def all_sent(self) -> bool:
+        """Whether the supervisor has read every byte of what was sent (SIOCOUTQ, unix(7))."""
+        assert self._socket is not None
+        left = fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4))
+        return int.from_bytes(left, sys.byteorder) == 0
 
     def stop_reading(self) -> None:
         """A control peer that stays connected and never reads again."""

@@ -135,7 +135,7 @@ class Scene:
         stdout: int | None = None,
         stderr: int | None = None,
         record: bool | str | Path = True,
-        control: bool = False,
+        control: bool | int = False,
         fds: Iterable[int] = (),
         env: Mapping[str, str] | None = None,
         binary: str | None = None,
@@ -146,7 +146,7 @@ class Scene:
         `what` is an actor's play, or an argv. `owner` (flags of owner.c) puts a process between
         the test and the front, which can be killed. `stdin`: "pipe" (the test alone holds the
         write end), "owner" (the owner alone holds it), "null", or a descriptor. `via` goes
-        before the supervisor's own argv.
+        before the supervisor's own argv. `control` may be the size of that socket's buffer in bytes.
         """
         number = len(self.runs) + 1
         output, errors = (self.directory / f"run{number}.{end}" for end in ("out", "err"))
@@ -163,6 +163,8 @@ class Scene:
         socket_mine: socket.socket | None = None
         if control:
             socket_mine, theirs = socket.socketpair()
+            if control is not True:
+                theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, control)
             pass_fds.append(theirs.fileno())
             close_after.append(theirs.fileno())
             argv += ["--control", str(theirs.detach())]

@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import time
-from signal import SIGKILL, SIGTERM, SIGUSR1
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1
 
 import pytest
 
 from harness import Scene
+from harness.holder import hold
 from harness.run import between_ms
 
 
@@ -243,7 +244,8 @@ def test_a_peer_that_never_reads_delays_no_stop(scene: Scene) -> None:
 
 
 def test_a_peer_that_never_reads_costs_the_record_nothing(scene: Scene) -> None:
-    run = scene.run(scene.program("crowd", "200"), "--leftovers", "wait", control=True)
+    # A buffer smaller than an answer, so that one is cut in the middle.
+    run = scene.run(scene.program("crowd", "200"), "--leftovers", "wait", control=16384)
     root = scene.member("root")
     run.stop_reading()
     # Each answer names 200 members: these alone are more than any buffer holds.
@@ -259,6 +261,24 @@ def test_a_peer_that_never_reads_costs_the_record_nothing(scene: Scene) -> None:
     assert not run.all("dropped", where="ring")
     assert not run.all("dropped", where="record")
     assert run.all("stop")
+
+
+def test_answers_leave_room_for_the_facts_of_the_record(scene: Scene) -> None:
+    run = scene.run(scene.program("crowd", "300"), control=True)
+    scene.member("root")
+    front, keeper = run.front, run.keeper
+    # All commands lie before the keeper when it wakes, and nobody takes its lines away.
+    holder = hold(scene, run)
+    run.send(b'{"cmd":"list"}\n' * 9 + b'{"cmd":"signal","name":"CHLD"}\n' * 55)
+    run.hub.look(run.all_sent, "the front has passed them on")
+    front.signal(SIGSTOP)
+    front.wait_state("T")
+    holder.dismiss()
+    keeper.wait_state("S")
+    front.signal(SIGCONT)
+    run.signal(SIGTERM)
+    run.ends(signal=SIGTERM)
+    assert len(run.all("signalled", signal="CHLD")) == 55
 
 
 def test_acknowledge_without_an_observation_is_an_error(scene: Scene) -> None:

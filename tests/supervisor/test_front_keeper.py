@@ -11,8 +11,9 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
-from harness import Member, Scene, children
+from harness import Scene, children
 from harness.freezer import freezer
+from harness.holder import hold
 from harness.run import Run, between_ms
 
 POLITE = "root term=clean:200:0 [ child ignore ] [daemon escapee ignore ]"
@@ -276,17 +277,6 @@ def test_stdin_ends_while_the_front_is_stopped(scene: Scene) -> None:
 
 
 # ---- a keeper that no SIGCONT helps ---------------------------------------------------------
-
-
-def hold(scene: Scene, run: Run) -> Member:
-    """Keeps the keeper in a ptrace stop: SIGCONT does not help, SIGKILL does."""
-    popen = scene._start([*scene.program("hold"), str(run.keeper.pid)])
-    scene.until(lambda: scene.all("holder") or popen.poll() is not None, "the holder holds")
-    if popen.returncode is not None:
-        pytest.skip("needs the right to trace its own processes")
-    holder = scene.member("holder")
-    scene.expect(holder)
-    return holder
 
 
 def test_a_stop_that_the_keeper_does_not_take_up(scene: Scene) -> None:

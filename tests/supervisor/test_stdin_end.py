@@ -110,6 +110,15 @@ def test_a_terminal_that_hangs_up(scene: Scene) -> None:
     run.event("stop", trigger="stdin-ended")
 
 
+def test_a_terminal_that_has_hung_up_before_the_start(scene: Scene) -> None:
+    master, slave = pty.openpty()
+    os.close(master)
+    run = scene.run("root ignore=HUP term=exit:0", stdin=slave)
+    os.close(slave)
+    run.ends(code=0)
+    run.event("stop", trigger="stdin-ended")
+
+
 def no_stop(scene: Scene, run: Run) -> None:
     root = scene.member("root")
     run.hub.quiet(lambda: run.all("stop"), 0.3, "a stop")
