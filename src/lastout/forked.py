@@ -26,7 +26,7 @@ def register(handle: Inheritable) -> None:
     _handles.add(handle)
 
 
-def unregister(handle: Inheritable) -> None:
+def unregister(handle: object) -> None:
     """The handle holds nothing any more."""
     _handles.discard(handle)
 
