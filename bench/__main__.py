@@ -1,4 +1,4 @@
-"""python -m bench [peers|cost|numbers|host|leases ...]: measure, print, write bench/results/."""
+"""python -m bench [PART ...]: measure, print, and write bench/results/."""
 
 from __future__ import annotations
 
@@ -7,38 +7,20 @@ import json
 import os
 import platform
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from .measure import BENCH, PEERS, SUPERVISOR, Number, table
 
 RESULTS = BENCH / "results"
-PARTS = ("peers", "cost", "numbers", "host", "evidence", "many", "leases")
+README = BENCH.parent / "README.md"
+NUMBERS = ("stops", "starts", "many", "leases", "host", "evidence")
+"""The parts that measure promised numbers; each is a module with `measure(rounds, progress)`."""
+PARTS = ("peers", "cost", *NUMBERS)
 
 
 def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def write(folder: Path, name: str, markdown: str, data: object, command: str) -> None:
-    """NAME.md for people, NAME.json for programs; both say how they came about."""
-    folder.mkdir(parents=True, exist_ok=True)
-    where = (
-        f"Linux {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
-    head = f"`{command}` on {where}."
-    (folder / f"{name}.md").write_text(f"{head}\n\n{markdown}\n")
-    kept = {"command": command, "machine": where, "results": data}
-    (folder / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
-    print(f"{markdown}\n")
-
-
-def into_readme(name: str, markdown: str) -> None:
-    """Put a table between its two marks in the README."""
-    readme = BENCH.parent / "README.md"
-    mark, end = f"<!-- bench:{name} -->\n", "<!-- bench:end -->"
-    head, found, rest = readme.read_text().partition(mark)
-    if found:
-        readme.write_text(f"{head}{mark}{markdown}\n{end}{rest.partition(end)[2]}")
 
 
 def run_peers(options: argparse.Namespace) -> tuple[str, object]:
@@ -62,40 +44,11 @@ def run_cost(options: argparse.Namespace) -> tuple[str, object]:
     return measure(options.rounds, progress)
 
 
-def run_numbers(options: argparse.Namespace) -> tuple[str, object]:
-    from . import starts, stops
-
-    numbers = [*stops.measure(options.rounds, progress), *starts.measure(options.rounds, progress)]
-    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
-
-
-def run_host(options: argparse.Namespace) -> tuple[str, object]:
-    from . import host
-
-    numbers = host.measure(options.rounds, progress)
-    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
-
-
-def run_evidence(options: argparse.Namespace) -> tuple[str, object]:
-    from . import evidence
-
-    runs = 2_000 if options.short else evidence.RUNS
-    numbers = evidence.measure(options.rounds, progress, runs)
-    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
-
-
-def run_many(options: argparse.Namespace) -> tuple[str, object]:
-    from . import many
-
-    numbers = many.measure(options.rounds, progress)
-    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
-
-
-def run_leases(options: argparse.Namespace) -> tuple[str, object]:
-    from . import leases
-
-    numbers = leases.measure(options.rounds, progress)
-    return numbers_table(numbers), [vars(number) | {"kept": number.kept} for number in numbers]
+def run_numbers(part: str, options: argparse.Namespace) -> tuple[str, object]:
+    module = import_module(f".{part}", __package__)
+    more = {"runs": 2_000} if part == "evidence" and options.short else {}
+    numbers: list[Number] = module.measure(options.rounds, progress, **more)
+    return numbers_table(numbers), [vars(number) for number in numbers]
 
 
 def numbers_table(numbers: list[Number]) -> str:
@@ -110,6 +63,32 @@ def numbers_table(numbers: list[Number]) -> str:
         for n in numbers
     ]
     return table(["number", "measured", "at most", "kept", "how"], rows)
+
+
+def write(folder: Path, name: str, markdown: str, data: object, command: str) -> None:
+    """NAME.md for people, NAME.json for programs; both say how they came about."""
+    folder.mkdir(parents=True, exist_ok=True)
+    where = (
+        f"Linux {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
+    head = f"`{command}` on {where}."
+    (folder / f"{name}.md").write_text(f"{head}\n\n{markdown}\n")
+    kept = {"command": command, "machine": where, "results": data}
+    (folder / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    print(f"{markdown}\n")
+
+
+def into_readme(part: str, markdown: str, folder: Path) -> None:
+    """Put a table between its two marks in the README; all numbers share one table."""
+    name = "numbers" if part in NUMBERS else part
+    if name == "numbers":
+        kept = [folder / f"{each}.json" for each in NUMBERS]
+        found = [json.loads(path.read_text())["results"] for path in kept if path.exists()]
+        markdown = numbers_table([Number(**each) for results in found for each in results])
+    mark, end = f"<!-- bench:{name} -->\n", "<!-- bench:end -->"
+    head, there, rest = README.read_text().partition(mark)
+    if there:
+        README.write_text(f"{head}{mark}{markdown}\n{end}{rest.partition(end)[2]}")
 
 
 def main() -> int:
@@ -135,20 +114,14 @@ def main() -> int:
     options.rounds = options.rounds or (20 if options.short else 200)
     folder = options.results or (BENCH.parent / "build" / "bench" if options.short else RESULTS)
     command = " ".join(["python -m bench", *sys.argv[1:]])
-    runners = {
-        "peers": run_peers,
-        "cost": run_cost,
-        "numbers": run_numbers,
-        "host": run_host,
-        "evidence": run_evidence,
-        "many": run_many,
-        "leases": run_leases,
-    }
     for part in options.parts or PARTS:
-        markdown, data = runners[part](options)
+        if part in NUMBERS:
+            markdown, data = run_numbers(part, options)
+        else:
+            markdown, data = {"peers": run_peers, "cost": run_cost}[part](options)
         write(folder, part, markdown, data, command)
         if options.readme:
-            into_readme(part, markdown)
+            into_readme(part, markdown, folder)
     return 0
 
 
