@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from lastout.graces import MARGIN, PRESETS, Graces, resolve
+from lastout.graces import MARGIN, Graces, resolve
 from lastout.integrations.reusable import reusable
 from lastout.supervisor import Argument
 
-__all__ = ["TRANSPORT", "supervised", "transport"]
+__all__ = ["supervised", "transport"]
 
 
 def supervised(
@@ -31,7 +31,3 @@ def supervised(
 def transport(graces: Graces | str = "acp") -> dict[str, Any]:
     """`transport_kwargs` that let the ladder finish: the SDK waits this long (seconds), twice."""
     return {"shutdown_timeout": resolve(graces).max_stop + MARGIN}
-
-
-TRANSPORT: Final = {"shutdown_timeout": PRESETS["acp"].max_stop + MARGIN}
-"""`transport("acp")`."""
