@@ -226,3 +226,18 @@ async def test_a_closed_conversation_takes_nothing_and_returns_what_waits(stage)
         assert (waiting.state, "closed" in waiting.reason) == ("returned", True)
         with pytest.raises(HostError, match="closed"):
             await chat.send("more")
+        again = await host.open("k", stage.agent())
+        assert (await (await again.send("more")).done()).state == "completed"
+
+
+async def test_options_that_are_changed_while_the_agent_starts_are_its_own(stage):
+    async with stage.host() as host:
+        chat = await host.open("k", stage.agent("--slow", "0.3"))
+        first = await chat.send("one")
+        while chat.run is None:
+            await anyio.sleep(0.01)
+        await chat.configure(model="large")
+        await first.done()
+        await (await chat.send("two")).done()
+        models = [entry.get("model") for entry in stage.transcript(chat.kept.native)]
+        assert models[2] == "large"

@@ -76,6 +76,10 @@ class Conversation:
         with self._worker.readers.reader(limit) as reader:
             yield reader
 
+    def has_reader(self, reader: Reader) -> bool:
+        """Whether this reader hears this conversation, and not one that was closed before it."""
+        return self._worker.readers.has(reader)
+
     async def send(self, text: str, *, id: str | None = None) -> Message:  # noqa: A002
         """Take a message; it is kept before this returns, and delivered in its turn.
 
@@ -124,7 +128,7 @@ class Conversation:
         """Change options. Raises ValueError for one that there is not, StillRunning, NotOffered."""
         options = self._worker.kept.options.updated(changes)
         self._offers(Ability.CONFIGURE)
-        live = self._here()
+        live = await self._here()
         if live is not None:
             await self._ask(live, lambda dialogue: dialogue.configure(options))
         self._worker.keep(options=options)
@@ -135,7 +139,7 @@ class Conversation:
         `text` fills the question's fields. Raises NoQuestion, ValueError for no choice of it,
         StillRunning.
         """
-        live = self._here()
+        live = await self._here()
         asked = self._worker.questions.get(question)
         if live is None or live.session is None or asked is None:
             raise NoQuestion(f"no question {question!r} waits for an answer")
@@ -150,7 +154,7 @@ class Conversation:
         Raises StillRunning, NotOffered, LookupError for a message that was never delivered.
         """
         self._offers(Ability.REWIND)
-        self._here()
+        await self._here()
         worker = self._worker
         kept = worker.ledger.message(self.key, message)
         if kept is None or kept.turn is None or worker.kept.native is None:
@@ -167,13 +171,13 @@ class Conversation:
     async def goal(self, objective: str | None) -> None:
         """Set or clear the agent's goal. Raises StillRunning, NotOffered, NotStarted."""
         self._offers(Ability.GOAL)
-        self._here()
+        await self._here()
         await self._between(lambda dialogue: dialogue.goal(objective))
 
     async def stop_task(self, task: str) -> None:
         """End a task in the background. Raises StillRunning, NotOffered."""
         self._offers(Ability.STOP_TASK)
-        live = self._here()
+        live = await self._here()
         if live is not None:
             await self._ask(live, lambda dialogue: dialogue.stop_task(task))
 
@@ -190,9 +194,12 @@ class Conversation:
         worker.set_state("closed")
         worker.wake()
 
-    def _here(self) -> Live | None:
+    async def _here(self) -> Live | None:
         """The live agent, or None where it rests. Raises StillRunning when another may be here."""
         live = self._worker.live
+        if live is not None and live.wanted is None:
+            await live.settled.wait()  # one that is starting is ours, in a moment
+            live = self._worker.live
         if live is not None and live.ready is not None and live.wanted is None:
             return live
         held = self._worker.claims.held(self.key) if live is None else None

@@ -79,7 +79,7 @@ class Host:
         """
         if self._quitting:
             raise HostError("the host is quitting")
-        if key in self._open:
+        if key in self._open and self._open[key].state != "closed":
             return self._open[key]
         kept = self._ledger.conversation(key)
         name, adapter = self._adapter(key, agent, kept)

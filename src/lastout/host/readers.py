@@ -65,6 +65,10 @@ class Readers:
         finally:
             self._readers.remove(reader)
 
+    def has(self, reader: Reader) -> bool:
+        """Whether it is one of these."""
+        return reader in self._readers
+
     def publish(self, event: AgentEvent) -> None:
         """Give it to all; never waits."""
         for reader in self._readers:

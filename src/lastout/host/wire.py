@@ -196,7 +196,8 @@ class Client:
         return found
 
     def _watch(self, conversation: Conversation) -> None:
-        if conversation.key not in self._watched:
+        known = self._watched.get(conversation.key)
+        if known is None or not conversation.has_reader(known):
             # Registered at once: what happens before the task begins is told too.
             events = self._readers.enter_context(conversation.events())
             self._watched[conversation.key] = events
@@ -240,6 +241,7 @@ _REQUESTS: Final[dict[str, Callable[[Client, Fields], Awaitable[Fields | None]]]
     "answer": Client.answer,
     "list": Client.list,
     "quit": Client.quit,
+    "close": _on(lambda conversation, request: conversation.close(reason="completion")),
     "interrupt": _on(lambda conversation, request: conversation.interrupt()),
     "configure": _on(lambda conversation, request: conversation.configure(**request["options"])),
     "rewind": _on(lambda conversation, request: conversation.rewind(request["id"])),
