@@ -1,6 +1,6 @@
 """How hosts stop what they start: the table of the README, with the supervisor and without it.
 
-    python tests/hosts/survey.py [--rounds N] [--only HOST ...] [--json] [--together N]
+    python tests/hosts/survey.py [--rounds N] [--only HOST ...] [--json] [--together N] [--readme]
 
 Each cell is an owner process (owners.py) whose host has started an agent with children A (its
 group) and B (a session of its own), which ignore TERM, INT and HUP. Then the host stops it, or the
@@ -258,6 +258,15 @@ def _cell(rounds: Sequence[Cell]) -> str:
     return (worst.alive or "-") + took
 
 
+def into_readme(markdown: str) -> None:
+    """Put the table between its two marks."""
+    readme = HERE.parents[1] / "README.md"
+    mark, end = "<!-- survey:hosts -->\n", "<!-- survey:end -->"
+    head, found, rest = readme.read_text().partition(mark)
+    if found:
+        readme.write_text(f"{head}{mark}{markdown}\n{end}{rest.partition(end)[2]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1)
@@ -265,6 +274,7 @@ def main() -> None:
     parser.add_argument("--together", type=int, default=3)
     parser.add_argument("--with-only", action="store_true")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--readme", action="store_true", help="put the table into the README")
     options = parser.parse_args()
     hosts = []
     for host in HOSTS:
@@ -278,6 +288,8 @@ def main() -> None:
     wanted = [pair for _ in range(options.rounds) for pair in cells(hosts, supervision)]
     found = asyncio.run(survey(wanted, together=options.together))
     print(json.dumps([asdict(cell) for cell in found]) if options.json else table(found, hosts))
+    if options.readme:
+        into_readme(table(found, hosts))
     for cell in found:
         if cell.trouble or (cell.supervised and cell.alive):
             print(cell, file=sys.stderr)
