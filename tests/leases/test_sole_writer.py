@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -103,6 +104,20 @@ def test_two_threads_of_one_process_never_have_the_same_key(tmp_path: Path) -> N
         thread.join()
     assert (len(got), len(refused)) == (1, 7)
     got[0].release()
+
+
+def test_a_front_to_be_that_died_holds_nothing_although_its_shell_lives(tmp_path: Path) -> None:
+    """`lastout run` was killed between its reservation and its lock."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        front = identity.take(process.pid)
+        shell = identity.take(os.getpid())
+        acquire("k", state=tmp_path, owner=shell, front=front)
+        with pytest.raises(Held):
+            acquire("k", state=tmp_path, owner=shell, front=shell)
+        process.kill()
+    again = acquire("k", state=tmp_path, owner=shell, front=shell)
+    assert again.epoch > 1
+    again.release(Verdict("exited", "never-started", True))
 
 
 def test_waiting_ends_with_its_bound_and_leaves_no_waiter(tmp_path: Path) -> None:

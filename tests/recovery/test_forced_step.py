@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from typing import Any
 import pytest
 
 from harness import Scene
+from harness.harm import hold, lose_both
 from harness.run import Run
-from lastout import forced, sweep, tree
+from lastout import forced, identity, sweep, tree
 from lastout.forced import Target, force
 from lastout.identity import ProcessIdentity
+from lastout.pause import Pause
 from lastout.proctable import read_stat
 from lastout.recovery import case as cases
 from lastout.recovery.act import recover
@@ -300,31 +303,47 @@ def test_a_descendant_of_the_run_cannot_take_it(scene: Scene) -> None:
     assert run.output_text().strip() == "asked-from-inside"
 
 
+RESUMER = (
+    "import os, signal, sys\n"
+    "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)\n"
+    "print(pid, flush=True)\n"
+    "while True:\n"
+    "    _, status = os.waitpid(pid, os.WUNTRACED)\n"
+    "    if not os.WIFSTOPPED(status): os._exit(0)\n"
+    "    os.kill(pid, signal.SIGCONT)\n"
+)
+
+
 def test_a_parent_that_resumes_its_stopped_child(scene: Scene) -> None:
-    """As tmux does. The kill lands all the same, and the record says that the pause did not."""
-    code = (
-        "import os, signal, sys\n"
-        "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)\n"
-        "while True:\n"
-        "    _, status = os.waitpid(pid, os.WUNTRACED)\n"
-        "    if not os.WIFSTOPPED(status): os._exit(0)\n"
-        "    os.kill(pid, signal.SIGCONT)\n"
-    )
+    """As tmux does. The kill lands all the same."""
     run = scene.run(
         "root ignore [daemon escapee ignore ]",
-        via=(sys.executable, "-S", "-E", "-c", code),
+        via=(sys.executable, "-S", "-E", "-c", RESUMER),
         graces=(0.2, 10, 5),
     )
     members = [scene.member("root"), scene.member("escapee")]
     verdict = force(target(run))
     assert verdict.kind == "killed"
     assert verdict.root_gone
-    assert verdict.evidence["paused"]["front"] is False
     for member in members:
         member.wait_gone()
     run.keeper.wait_gone()
     run.process.wait_gone()
     run.nobody_left()
+
+
+def test_a_pause_that_does_not_hold_is_seen_and_not_fought_for_ever() -> None:
+    argv = [sys.executable, "-S", "-E", "-c", RESUMER, "/bin/sleep", "60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = identity.take(int(parent.stdout.readline()))
+        pause = Pause([child])
+        pause.take()
+        while pause.held(child)["front"]:
+            pause.check()  # until it has been resumed more often than it is stopped again
+        assert identity.still_alive(child) is identity.Alive.YES
+        pause.kill()
+        assert identity.still_alive(child) is identity.Alive.NO
 
 
 @pytest.mark.parametrize(
@@ -348,10 +367,9 @@ def test_trees_that_fork_faster_than_one_can_list_them(
 
 
 def test_one_teardown_at_a_time_and_a_retry_joins_it(scene: Scene) -> None:
-    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0, 0.3, 0.5))
+    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.1, 0.2, 0.2))
     members = [scene.member("root"), scene.member("escapee")]
-    stop_both(run)
-    # SIGCONT comes with the SIGTERM, so the supervisor would finish by itself: held, it cannot.
+    hold((run.front, run.keeper))
     case = cases.of_record(str(target(run).record))
     results = []
 
@@ -363,9 +381,9 @@ def test_one_teardown_at_a_time_and_a_retry_joins_it(scene: Scene) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    verdicts = {(one.verdict.kind, one.verdict.how) for one in results if one.verdict}
-    assert len(verdicts) == 1, results
-    assert len([event for event in run.events if event["event"] == "stop"]) == 1
+    assert {one.verdict.kind for one in results if one.verdict} == {"killed"}
+    assert sum("force" in one.steps for one in results) == 1
+    assert len(run.all("forced")) == 1
     assert len(run.all("closed")) == 1
     for member in members:
         member.wait_gone()
@@ -377,10 +395,7 @@ def test_a_group_of_a_dead_root_is_still_its_own(scene: Scene) -> None:
     run = scene.run("root [ writer ignore ] [ tool ignore setpgid ]")
     members = [scene.member("writer"), scene.member("tool")]
     aim = target(run)
-    for process in (run.front, run.keeper):
-        process.signal(SIGKILL)
-    for process in (run.front, run.keeper, run.root):
-        process.wait_gone()
+    lose_both(run)
     verdict = force(aim)
     assert (verdict.kind, verdict.how, verdict.root_gone) == ("killed", "forced", True)
     for member in members:
@@ -393,10 +408,7 @@ def test_a_session_of_somebody_else_is_not_touched(scene: Scene) -> None:
     run = scene.run("root [ writer ignore ]")
     writer = scene.member("writer")
     aim = target(run)
-    for process in (run.front, run.keeper):
-        process.signal(SIGKILL)
-    for process in (run.front, run.keeper, run.root):
-        process.wait_gone()
+    lose_both(run)
     os.waitpid(run.process.pid, 0)
     blind = replace(aim, root=replace(aim.root, inode=0))
     verdict = force(blind)

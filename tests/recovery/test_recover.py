@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness import Scene
+from harness.harm import hold, lose_both
 from harness.run import Run
 from lastout import identity
 from lastout.evidence import journal
@@ -48,15 +48,6 @@ def reap(pid: int) -> None:
         os.waitpid(pid, 0)
     except ChildProcessError:
         pass  # one of the supervisors had reaped it
-
-
-def lose_both(run: Run, *more: Any) -> None:
-    """Both supervisors die at once: the root with them, the rest is what nobody promised."""
-    people = (run.front, run.keeper, run.root)
-    for process in people[:2]:
-        process.signal(SIGKILL)
-    for process in (*people, *more):
-        process.wait_gone()
 
 
 def edited(run: Run, change: Callable[[list[dict[str, Any]]], None]) -> Case:
@@ -135,7 +126,7 @@ def test_an_overdue_supervisor_is_forced_after_its_own_bound_and_not_before(scen
     run = scene.run(RUDE, owner=[], graces=(0.1, 0.3, 0.2))
     members = [scene.member(role) for role in ("root", "child", "escapee")]
     people = (run.front, run.keeper)
-    trace(people)
+    hold(people)
     assert run.owner is not None
     run.owner.signal(SIGKILL)
     run.owner.wait_gone()
@@ -150,15 +141,6 @@ def test_an_overdue_supervisor_is_forced_after_its_own_bound_and_not_before(scen
     run.nobody_left()
     assert run.event("forced")["verdict"] == "killed"
     assert run.event("closed")["verdict"] == "killed"
-
-
-def trace(people: tuple[Any, ...]) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    for process in people:
-        if libc.ptrace(0x4206, process.pid, 0, 0) or libc.ptrace(0x4207, process.pid, 0, 0):
-            pytest.skip("ptrace is not allowed here")
-        os.waitpid(process.pid, 0x40000000 | os.WUNTRACED)  # __WALL: until it is stopped
-        process.wait_state("t")
 
 
 def test_both_supervisors_dead_and_the_root_with_them(scene: Scene) -> None:
