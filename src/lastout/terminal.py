@@ -59,7 +59,7 @@ async def open_terminal(
     """
     _only_known(options)
     with _Pair(size, raw) as pair:
-        async with open_process(
+        block = open_process(
             argv,
             stdin=pair.slave,
             stdout=pair.slave,
@@ -69,7 +69,9 @@ async def open_terminal(
             ctty=True,
             _handle=partial(Terminal, master=pair.master),
             **options,
-        ) as process:
+        )
+        options.clear()  # an observer among them is its owner's to drop
+        async with block as process:
             pair.close()
             assert isinstance(process, Terminal)
             yield process
