@@ -20,6 +20,7 @@ from lastout.agents.dialogue import Dialogue
 from lastout.agents.events import AgentEvent, Noise
 from lastout.agents.lines import Lines, TooLong
 from lastout.agents.tail import Tail
+from lastout.changes import Changes
 from lastout.evidence.commands import CommandLog
 from lastout.evidence.journal import Journal
 from lastout.graces import MARGIN
@@ -50,8 +51,8 @@ class Session:
         self.over = anyio.Event()
         """The run is over: nothing of the tree is left, or its supervisor has said its last."""
         self._on_event = on_event
-        self._written = anyio.Event()
-        self._idle = anyio.Event()
+        self._written = Changes()
+        self._idle = Changes()
         self._input_done = False
         self._log: CommandLog | None = None
         self._journal: Journal | None = None
@@ -79,9 +80,9 @@ class Session:
         if self.dialogue.busy or self.dialogue.outgoing:
             with anyio.move_on_after(drain):
                 while (self.dialogue.busy or self.dialogue.outgoing) and not self.over.is_set():
-                    await self._idle.wait()
+                    await self._idle.next()
         self._input_done = True
-        self._wake_writer()
+        self._written.announce()
         if self.dialogue.outgoing and self.process.stdin is not None:
             self.process.stdin.close()  # it does not read: the writer will never get there
 
@@ -109,7 +110,7 @@ class Session:
         # From the root alone, and without the forced step: the run's outcome is the owner's to ask.
         self._emit(self.dialogue.ended(await self.process.wait_root(), self.tail.text()))
         self.over.set()
-        self._idle_now()
+        self._idle.announce()
 
     async def _read(self) -> None:
         lines = Lines()
@@ -155,20 +156,20 @@ class Session:
                     # Taken away only when it is written: `close` sees what an agent never read.
                     await stdin.send(outgoing[0])
                     outgoing.popleft()
-                self._idle_now()
+                self._idle.announce()
                 if self._input_done or self.dialogue.ended_input:
                     stdin.close()
                     return
-                await self._written.wait()
+                await self._written.next()
         except (BrokenResourceError, ClosedResourceError):
             outgoing.clear()  # the agent has gone, or is going: `_watch` tells
-            self._idle_now()
+            self._idle.announce()
 
     def _after(self) -> None:
         self._emit(self.dialogue.pending())
-        self._wake_writer()
+        self._written.announce()
         if not self.dialogue.busy:
-            self._idle_now()
+            self._idle.announce()
 
     def _emit(self, events: list[AgentEvent]) -> None:
         for event in events:
@@ -186,14 +187,6 @@ class Session:
                 self._log.close()
         if self._journal is not None:
             self._journal.close()
-
-    def _wake_writer(self) -> None:
-        event, self._written = self._written, anyio.Event()
-        event.set()
-
-    def _idle_now(self) -> None:
-        event, self._idle = self._idle, anyio.Event()
-        event.set()
 
 
 @asynccontextmanager

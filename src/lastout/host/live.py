@@ -18,11 +18,11 @@ from lastout.agents.dialogue import Start
 from lastout.agents.events import AgentEvent, Ready, StartRefused
 from lastout.agents.holders import is_below
 from lastout.agents.session import Session, open_session, stopped
+from lastout.changes import Changes
 from lastout.errors import LastoutError
 from lastout.graces import MARGIN
 from lastout.host import sentences
 from lastout.host.bounds import START
-from lastout.host.changes import Changes
 from lastout.host.claims import Claims, Grant
 from lastout.host.errors import NotStarted
 from lastout.leases.refusals import Held, LeaseUnproven
@@ -85,9 +85,8 @@ class Live:
             if not expected:
                 # A defect of ours costs this agent, never the other conversations.
                 logging.getLogger("lastout.host").exception("the agent of %r", self.key)
-            self.unproven = isinstance(error, LeaseUnproven) or (
-                isinstance(error, Held) and error.lease.state == "unproven"
-            )
+            held = isinstance(error, Held) and error.lease.state == "unproven"
+            self.unproven = self.unproven or held or isinstance(error, LeaseUnproven)
         finally:
             self.settled.set()
             self.ended.set()
@@ -177,7 +176,7 @@ class Live:
                 if pause is None:
                     raise NotStarted(self._why_not(refused, session))
                 with anyio.move_on_after(pause):
-                    while self.wanted is None:
+                    while self.wanted is None and not session.over.is_set():
                         await self._changes.next(session.over)
                 session.tell(lambda dialogue: dialogue.reopen())
             return None

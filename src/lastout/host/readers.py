@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from lastout.agents.events import AgentEvent
-from lastout.host.changes import Changes
+from lastout.changes import Changes
 from lastout.host.events import Missed
 
 __all__ = ["Reader", "Readers"]

@@ -19,8 +19,8 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, TaskGroup
 from lastout.agents.dialogue import Options
 from lastout.agents.events import AgentEvent
 from lastout.agents.lines import Lines, TooLong
+from lastout.changes import Changes
 from lastout.errors import LastoutError
-from lastout.host.changes import Changes
 from lastout.host.conversation import Conversation
 from lastout.host.host import Host
 from lastout.host.message import Message

@@ -29,8 +29,8 @@ from lastout.agents.events import (
     Text,
     TurnEnded,
 )
+from lastout.changes import Changes, either
 from lastout.host import sentences
-from lastout.host.changes import Changes
 from lastout.host.claims import Claims
 from lastout.host.errors import HostError, NotStarted
 from lastout.host.events import AgentEnded, AgentStarted, Moved, State, StateChanged
@@ -132,8 +132,9 @@ class Worker:
             self._answers[action(dialogue)] = (answered, answers)
 
         session.tell(register)
-        await answered.wait()
-        return answers[0].error
+        # Its end alone answers what was asked when it had just gone.
+        await either(answered, live.ended)
+        return answers[0].error if answers else sentences.GONE
 
     async def end(
         self, reason: Reason, *, now: bool = False, deadline: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "either"]
 
 
 class Changes:
@@ -23,13 +23,18 @@ class Changes:
         event = self._event
         if end is None:
             await event.wait()
-            return
-        async with anyio.create_task_group() as tasks:
+        else:
+            await either(event, end)
 
-            async def ended() -> None:
-                await end.wait()
-                tasks.cancel_scope.cancel()
 
-            tasks.start_soon(ended)
-            await event.wait()
+async def either(one: anyio.Event, other: anyio.Event) -> None:
+    """Wait for the first of two events."""
+    async with anyio.create_task_group() as tasks:
+
+        async def until_other() -> None:
+            await other.wait()
             tasks.cancel_scope.cancel()
+
+        tasks.start_soon(until_other)
+        await one.wait()
+        tasks.cancel_scope.cancel()
