@@ -18,7 +18,9 @@ from harness.scene import Scene
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "root: needs to be root (freezer, users, namespaces, mounts)")
+    config.addinivalue_line(
+        "markers", "root: needs to be root (freezer, users, namespaces, mounts)"
+    )
     leftovers.become_subreaper()
 
 
@@ -53,7 +55,9 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[set[Identity]]:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, nothing_left: set[Identity], request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene(
+    tmp_path: Path, nothing_left: set[Identity], request: pytest.FixtureRequest
+) -> Iterator[Scene]:
     """Owner, supervisors and programs of one test. See harness/scene.py."""
     if not Path(supervisor_binary()).exists():
         pytest.fail(f"no supervisor at {supervisor_binary()}: run `make native` first")

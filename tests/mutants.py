@@ -38,7 +38,11 @@ def mutants() -> list[Mutant]:
     return [Mutant(*row) for row in _TABLE]
 
 
-_S, _SK, _L = "test_start_state.py::test_", "test_front_keeper.py::test_", "test_leftovers.py::test_"
+_S, _SK, _L = (
+    "test_start_state.py::test_",
+    "test_front_keeper.py::test_",
+    "test_leftovers.py::test_",
+)
 _SIG, _OWN, _IN = "test_signals.py::test_", "test_owner.py::test_", "test_stdin_end.py::test_"
 _EX, _REC, _CON = "test_exit_status.py::test_", "test_record.py::test_", "test_control.py::test_"
 _LOCK, _TTY, _OUT = "test_lock.py::test_", "test_terminal_share.py::test_", "test_output.py::test_"

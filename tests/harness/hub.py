@@ -48,7 +48,9 @@ class Hub:
                 raise NotInTime(f"not within {bound} s: {what}\n{self.explain()}")
             self.round(left)
 
-    def look(self, condition: Callable[[], object], what: str, bound: float = BOUND_SECONDS) -> None:
+    def look(
+        self, condition: Callable[[], object], what: str, bound: float = BOUND_SECONDS
+    ) -> None:
         """As `until`, for states of /proc that no descriptor tells: looked at every 2 ms."""
         end = time.monotonic() + bound
         while not condition():

@@ -116,7 +116,8 @@ class Member:
         before = self.notes.count("pong")
         self.tell("ping")
         self._hub.until(
-            lambda: self.gone or self.hung_up or self.notes.count("pong") > before, f"{self} answers"
+            lambda: self.gone or self.hung_up or self.notes.count("pong") > before,
+            f"{self} answers",
         )
         return self.notes.count("pong") > before
 

@@ -24,9 +24,7 @@ def gone(*members: Member) -> bool:
 
 
 def test_agent_whose_tools_have_sessions_of_their_own(scene: Scene) -> None:
-    run = scene.run(
-        "root term=exit:0 stdin=exit:0 [ a setsid ] [ b setsid ignore ] [ c setpgid ]"
-    )
+    run = scene.run("root term=exit:0 stdin=exit:0 [ a setsid ] [ b setsid ignore ] [ c setpgid ]")
     tools = [scene.member(role) for role in "abc"]
     scene.member("root")
     stop_by_stdin(run)
@@ -271,9 +269,7 @@ def test_a_thousand_leftovers(scene: Scene) -> None:
 @pytest.mark.parametrize(("loops", "hop_us"), [(16, 0), (16, 100), (4, 2000)])
 def test_hydra_many_times(scene: Scene, loops: int, hop_us: int) -> None:
     for _ in range(20):
-        run = scene.run(
-            scene.program("hydra", str(loops), str(hop_us)), graces=(0.2, 0.2, 5.0)
-        )
+        run = scene.run(scene.program("hydra", str(loops), str(hop_us)), graces=(0.2, 0.2, 5.0))
         scene.until(lambda: len(scene.all("root")) == len(scene.runs), "the hydra")
         run.signal(SIGTERM)
         run.ends(signal=SIGTERM, bound=60)

@@ -193,7 +193,9 @@ def test_rubbish_is_answered_and_changes_nothing(scene: Scene) -> None:
     assert len([e for e in run.control.events if e["event"] == "error"]) >= 20
     messages = [e["message"] for e in run.control.events if e["event"] == "error"]
     assert all(messages)
-    assert sum("4096" in message for message in messages) == 2, "once for each line that is too long"
+    assert sum("4096" in message for message in messages) == 2, (
+        "once for each line that is too long"
+    )
     assert root.alive()
     assert not run.all("stop")
     assert not run.all("error"), "the record has facts of the run only"

@@ -134,9 +134,7 @@ def test_the_keeper_that_stays_kills_what_it_adopts(scene: Scene) -> None:
 
 
 @pytest.mark.root
-def test_a_set_uid_root_tool_below_an_unprivileged_supervisor(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_a_set_uid_root_tool_below_an_unprivileged_supervisor(scene: Scene, tmp_path: Path) -> None:
     tools = Path(program("report")).parent / f"setuid-{os.getpid()}"
     tools.mkdir(mode=0o755)
     try:

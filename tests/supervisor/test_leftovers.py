@@ -98,7 +98,7 @@ def test_in_a_nested_pid_namespace(scene: Scene) -> None:
     assert left.gone
 
 
-@pytest.mark.parametrize("name", ["a) Z 1 (\n", ") ) )", "x\ty\\\"", "\xff\xfe"])
+@pytest.mark.parametrize("name", ["a) Z 1 (\n", ") ) )", 'x\ty\\"', "\xff\xfe"])
 def test_a_name_made_to_confuse_readers(scene: Scene, name: str) -> None:
     words = ["root", "term=exit:0", "[daemon", "left", "ignore", f"name={name}", "]"]
     run = scene.run([program("actor"), *words])
@@ -114,9 +114,7 @@ def test_a_name_made_to_confuse_readers(scene: Scene, name: str) -> None:
 def test_one_that_needs_half_the_grace_gets_it_though_the_root_ignores_sigterm(
     scene: Scene,
 ) -> None:
-    run = scene.run(
-        "root ignore [daemon left term=clean:500:0 ]", graces=(0.2, 2.0, 5.0)
-    )
+    run = scene.run("root ignore [daemon left term=clean:500:0 ]", graces=(0.2, 2.0, 5.0))
     left = scene.member("left")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
@@ -128,9 +126,7 @@ def test_one_that_needs_half_the_grace_gets_it_though_the_root_ignores_sigterm(
 
 
 def test_one_gets_sigterm_as_soon_as_the_root_has_gone(scene: Scene) -> None:
-    run = scene.run(
-        "root term=exit:0 [daemon left term=clean:300:0 ]", graces=(0.2, 20.0, 5.0)
-    )
+    run = scene.run("root term=exit:0 [daemon left term=clean:300:0 ]", graces=(0.2, 20.0, 5.0))
     left = scene.member("left")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
@@ -178,9 +174,7 @@ def test_a_deep_chain(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("loops", "hop_us"), [(1, 2000), (8, 300)], ids=["one", "eight"])
 def test_forking_faster_than_one_can_list(scene: Scene, loops: int, hop_us: int) -> None:
-    run = scene.run(
-        scene.program("hydra", str(loops), str(hop_us)), graces=(0.2, 0.3, 5.0)
-    )
+    run = scene.run(scene.program("hydra", str(loops), str(hop_us)), graces=(0.2, 0.3, 5.0))
     scene.member("root")
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)

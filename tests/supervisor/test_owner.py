@@ -230,9 +230,7 @@ def test_the_owner_may_be_pid_1_of_a_container(scene: Scene) -> None:
 @pytest.mark.root
 def test_a_parent_that_is_pid_1_is_not_watched_unless_told(scene: Scene) -> None:
     unshare = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child", "--"]
-    run = scene.run(
-        "root", via=[*unshare, *scene.program("owner"), "--role", "container", "--"]
-    )
+    run = scene.run("root", via=[*unshare, *scene.program("owner"), "--role", "container", "--"])
     root = scene.member("root")
     assert (run.started["owner_watch"], run.started["owner"]) == ("none", None)
     root.tell("exit 3")

@@ -12,7 +12,7 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from harness import Scene
+from harness import Member, Scene
 from harness.run import Run
 
 TREE = "[ G ignore ] [daemon E ignore ]"
@@ -50,6 +50,15 @@ SCENARIOS: dict[str, tuple[str, str, Callable[[Run], None], Status, bool]] = {
 }  # fmt: skip
 
 
+def the_tree(scene: Scene, run: Run) -> Member:
+    """R, once all three have said hello: those of earlier rounds are still listed."""
+    pid, rounds = run.started["root"]["pid"], len(scene.runs)
+    scene.until(
+        lambda: all(len(scene.all(role)) == rounds for role in ("root", "G", "E")), "the tree"
+    )
+    return next(member for member in scene.all("root") if member.pid == pid)
+
+
 def play(scene: Scene, name: str) -> None:
     tree, stdin, happen, status, asked = SCENARIOS[name]
     run = scene.run(
@@ -58,9 +67,7 @@ def play(scene: Scene, name: str) -> None:
         owner=[] if stdin else None,
         stdin="owner" if stdin == "alone" else "pipe",
     )
-    pid = run.started["root"]["pid"]
-    scene.until(lambda: any(m.pid == pid for m in scene.all("root")), "the tree is there")
-    root = next(m for m in scene.all("root") if m.pid == pid)
+    root = the_tree(scene, run)
     if name.startswith("3"):
         root.tell("exit 7")
     happen(run)
@@ -75,9 +82,7 @@ def play(scene: Scene, name: str) -> None:
 
 def play_wrapper_killed(scene: Scene, who: str) -> None:
     run = scene.run(OBEYS_TERM, graces=GRACES)
-    pid = run.started["root"]["pid"]
-    scene.until(lambda: any(m.pid == pid for m in scene.all("root")), "the tree is there")
-    root = next(m for m in scene.all("root") if m.pid == pid)
+    root = the_tree(scene, run)
     others = [m for m in scene.members if m.role in ("G", "E") and not m.gone]
     front, keeper = run.front, run.keeper
     if "keeper" in who:

@@ -166,7 +166,9 @@ def fill(path: Path) -> None:
 
 @pytest.mark.root
 def test_a_full_disk_delays_no_stop(scene: Scene, small_disk: Path) -> None:
-    run = scene.run("root ignore [daemon left ignore ]", record=small_disk / "r.jsonl", control=True)
+    run = scene.run(
+        "root ignore [daemon left ignore ]", record=small_disk / "r.jsonl", control=True
+    )
     scene.member("root")
     run.event("started")
     fill(small_disk / "filler")

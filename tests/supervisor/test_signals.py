@@ -50,7 +50,9 @@ def test_root_gets_sigterm_and_its_grace_and_the_supervisor_dies_by_the_signal(
 
 
 def test_a_second_signal_neither_ends_nor_restarts_the_ladder(scene: Scene) -> None:
-    run = scene.run("root ignore=INT,HUP note=TERM [daemon escapee ignore ]", graces=(0.2, 0.8, 5.0))
+    run = scene.run(
+        "root ignore=INT,HUP note=TERM [daemon escapee ignore ]", graces=(0.2, 0.8, 5.0)
+    )
     root = scene.member("root")
     run.signal(SIGTERM)
     first = run.event("signalled", signal="TERM", target="root-group")
@@ -107,7 +109,9 @@ def test_other_signals_never_end_it(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("number", [SIGUSR1, SIGUSR2, signal.SIGWINCH, SIGCONT], ids=short)
-def test_passed_on_once_to_the_roots_group_and_recorded(scene: Scene, number: signal.Signals) -> None:
+def test_passed_on_once_to_the_roots_group_and_recorded(
+    scene: Scene, number: signal.Signals
+) -> None:
     run = scene.run("root note=USR1,USR2,WINCH,CONT [ child note=USR1,USR2,WINCH,CONT ]")
     root, child = scene.member("root"), scene.member("child")
     run.signal(number)
@@ -147,9 +151,7 @@ def test_under_nohup_hup_does_nothing(scene: Scene) -> None:
 
 
 def test_as_a_background_command_of_a_script_int_and_quit_do_nothing(scene: Scene) -> None:
-    run = scene.run(
-        "root note=USR1", via=["sh", "-c", '"$@" & wait $!', "sh"], stdin="null"
-    )
+    run = scene.run("root note=USR1", via=["sh", "-c", '"$@" & wait $!', "sh"], stdin="null")
     root = scene.member("root")
     for number in (SIGINT, SIGQUIT, SIGUSR1):
         run.front.signal(number)

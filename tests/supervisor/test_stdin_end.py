@@ -202,9 +202,7 @@ def test_the_jobserver_of_make_reaches_the_root(scene: Scene, tmp_path: Path) ->
 
 
 def test_process_substitution_reaches_the_root(scene: Scene) -> None:
-    run = scene.run(
-        ["cat"], via=["bash", "-c", '"$@" <(echo one) <(echo two)', "bash"]
-    )
+    run = scene.run(["cat"], via=["bash", "-c", '"$@" <(echo one) <(echo two)', "bash"])
     run.ends(code=0)
     assert run.output_text() == "one\ntwo\n"
 

@@ -17,7 +17,7 @@ from harness.terminal import Terminal
 CTRL_C, CTRL_BACKSLASH, CTRL_Z = b"\x03", b"\x1c", b"\x1a"
 
 # A script that goes on after a key: it is the leader of the foreground group, the front is not.
-PATIENT = ["sh", "-c", "trap : INT QUIT TSTP; \"$@\"; echo status=$?", "sh"]
+PATIENT = ["sh", "-c", 'trap : INT QUIT TSTP; "$@"; echo status=$?', "sh"]
 
 
 @pytest.fixture
