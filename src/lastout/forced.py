@@ -18,6 +18,7 @@ from lastout.identity import Alive, IdentityUnknown, ProcessIdentity, same, stil
 from lastout.pause import Pause
 from lastout.proctable import read_stat
 from lastout.sweep import Sweep
+from lastout.tier import NONE, Tier
 from lastout.verdict import EXITED, KILLED, UNPROVEN, Verdict
 
 __all__ = ["Target", "aforce", "asked_from_inside", "force"]
@@ -33,6 +34,7 @@ class Target:
     root: ProcessIdentity
     writer: ProcessIdentity | None = None
     record: str | None = None
+    tier: Tier = NONE
 
     @property
     def supervisors(self) -> tuple[ProcessIdentity, ...]:
@@ -121,7 +123,7 @@ def _step(target: Target, due: float, told: _Told) -> Verdict:
     finished = False
     try:
         pause.take()
-        sweep = Sweep(target.root, target.writer, target.keeper, alive, pause)
+        sweep = Sweep(target.root, target.writer, target.keeper, alive, pause, target.tier)
         empty = sweep.run(due)
         told.rounds, told.signalled = sweep.rounds, sweep.signalled
         told.remaining, told.why = sweep.remaining, sweep.why

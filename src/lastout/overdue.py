@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lastout import forced, identity
+from lastout import forced, identity, tier
 from lastout.evidence.events import Event, Started
 from lastout.evidence.settled import settled
 from lastout.graces import MARGIN
@@ -52,6 +52,7 @@ def settle(facts: Sequence[Event], *, run: str, record: str | None) -> Outcome:
         # A record whose first line was lost with its supervisors cannot say whom it is about. The
         # identities here came from them directly.
         record=record if _started(written) is not None else None,
+        tier=tier.of_started(started),
     )
     verdict = forced.force(target)
     empty = verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -13,6 +14,7 @@ from lastout import tree
 from lastout.identity import Alive, IdentityUnknown, ProcessIdentity, open_pidfd, still_alive
 from lastout.pause import Pause
 from lastout.proctable import children, read_stat
+from lastout.tier import NONE, Tier
 from lastout.tree import Member
 
 __all__ = ["Sweep"]
@@ -31,10 +33,12 @@ class Sweep:
         keeper: ProcessIdentity,
         supervisors: Sequence[ProcessIdentity],
         pause: Pause,
+        tier: Tier = NONE,
     ) -> None:
         self._root, self._writer, self._keeper = root, writer, keeper
         self._supervisors = tuple(supervisors)
         self._pause = pause
+        self._tier = tier
         self.rounds = 0
         self._signalled: dict[tuple[int, int], dict[str, Any]] = {}
         self.remaining: list[dict[str, Any]] = []
@@ -113,6 +117,9 @@ class Sweep:
         for one in (self._root, self._writer):
             if one is not None and still_alive(one) is Alive.YES:
                 found[one.pid] = Member(one.pid, read_stat(one.pid))
+        for pid in self._tier.pids():
+            with contextlib.suppress(ProcessLookupError):
+                found[pid] = Member(pid, read_stat(pid))
         group = tree.group_alive(self._root)
         self.unverified = group is None
         for member in group or ():
@@ -140,6 +147,7 @@ class Sweep:
         if self.rounds >= _STOP_FIRST_AFTER:
             for member in newest_first:
                 tree.send(member, signal.SIGSTOP, parents=parents)
+        self._tier.kill()
         self._kill_root_group()
         for member in newest_first:
             result = tree.send(member, signal.SIGKILL, parents=parents)

@@ -137,7 +137,8 @@ def test_ps_tells_states_and_what_a_lease_is_on(shell: Shell) -> None:
     shell.background("--key", "k", *QUICK, "--", "sleep", "60")
     shell.background(*QUICK, "--", "sleep", "61")
     run = shell.wait_running("k")
-    assert run["lease"]["state"] == "reserved"
+    assert run["lease"]["state"] == "committed"
+    assert shell.json("lease list")[0]["state"] == "committed"
     while len(shell.json("ps")["runs"]) < 2:
         pass
     listing = shell("ps").stdout

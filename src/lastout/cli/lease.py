@@ -57,7 +57,7 @@ def list_leases(everything: bool, as_json: bool, state: str | None) -> None:
             (
                 lease.key,
                 str(lease.epoch),
-                lease.state,
+                _state(lease, who),
                 who.run if who else "-",
                 process(who.root) if who else "-",
                 process(who.owner) if who else "-",
@@ -86,8 +86,9 @@ def show(key: str, limit: int, as_json: bool, state: str | None) -> None:
         return
     click.echo(f"key      {visible(key)}")
     click.echo(f"epoch    {lease.epoch}")
-    click.echo(f"state    {lease.state}, since {lease.since.time}")
-    if (who := _known(lease)) is not None:
+    who = _known(lease)
+    click.echo(f"state    {_state(lease, who)}, since {lease.since.time}")
+    if who is not None:
         click.echo(f"run      {visible(who.run)}")
         for name in ("owner", "front", "keeper", "root", "writer"):
             click.echo(f"{name:8} {process(getattr(who, name))}")
@@ -174,12 +175,18 @@ def _known(lease: Lease) -> Holder | None:
     )
 
 
+def _state(lease: Lease, who: Holder | None) -> str:
+    """The state by row and record together: under `lastout run` the record alone commits."""
+    started = lease.state == "reserved" and who is not None and who.root is not None
+    return "committed" if started else lease.state
+
+
 def _lease(lease: Lease) -> dict[str, Any]:
     who = _known(lease)
     return {
         "key": lease.key,
         "epoch": lease.epoch,
-        "state": lease.state,
+        "state": _state(lease, who),
         "since": lease.since.time,
         "holder": who.to_json() if who else None,
         "verdict": lease.verdict.to_json() if lease.verdict else None,

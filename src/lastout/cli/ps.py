@@ -77,7 +77,10 @@ def _document(found: list[Run], leases: dict[str, Lease], waiting: list[Waiter])
     listed = []
     for run in found:
         lease = leases.get(run.run)
-        listed.append({**run.to_json(), "lease": _lease(lease) if lease else None})
+        told = _lease(lease) if lease else None
+        if told and told["state"] == "reserved" and run.started is not None:
+            told["state"] = "committed"  # by the record: no Python stays to write it in the store
+        listed.append({**run.to_json(), "lease": told})
     shown = {run.run for run in found}
     return {
         "runs": listed,

@@ -209,6 +209,8 @@ def _with_group(facts: Facts, known: Known, table: Table | None = None) -> tuple
     except OSError:
         found = None
     group = Alive.UNKNOWN if found is None else Alive.YES if found else Alive.NO
+    if (held := known.tier.alive()) in (Alive.YES, Alive.UNKNOWN) and group is not Alive.YES:
+        group = held
     return replace(facts, group=group), known
 
 
@@ -223,7 +225,7 @@ def _forced(case: Case, known: Known) -> Verdict:
     if known.front is None or known.keeper is None or known.root is None:
         return Verdict(UNPROVEN, "cannot-tell", None, {"why": "no identities to take it against"})
     target = Target(
-        known.run, known.front, known.keeper, known.root, known.writer, record=case.record
+        known.run, known.front, known.keeper, known.root, known.writer, case.record, known.tier
     )
     if asked_from_inside(target):
         return Verdict(UNPROVEN, "asked-from-inside")

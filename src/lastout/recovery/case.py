@@ -26,6 +26,7 @@ from lastout.identity import ProcessIdentity, from_record
 from lastout.leases import locks
 from lastout.leases.model import Holder, Lease
 from lastout.recovery.decide import Record
+from lastout.tier import NONE, Tier, of_started
 
 __all__ = ["Asker", "Case", "Known", "of_lease", "of_lock", "of_record", "read"]
 
@@ -66,6 +67,7 @@ class Known:
     owner: ProcessIdentity | None = None
     max_stop: float = DEFAULT.max_stop
     """The bound of this run's own stop, in seconds, by its own record."""
+    tier: Tier = NONE
     executing: bool | None = None
     kill_delivered: bool | None = None
     closed: str | None = None
@@ -176,6 +178,7 @@ def _started(event: Started, known: Known) -> None:
     known.front, known.keeper, known.root = (
         whole(one) for one in (event.front, event.keeper, event.root)
     )
+    known.tier = of_started(event)
     known.boot_id = event.boot_id or known.boot_id
     known.owner = whole(event.owner) if event.owner_watch != "none" else None
     known.max_stop = event.max_stop_ms / 1000

@@ -47,7 +47,7 @@ def ask(case: Case, known: Known, *, now: bool = False) -> None:
     seconds = known.max_stop + MARGIN
     if now and known.root is not None and keeper is not None:
         alive = [one for one in (front, keeper) if one and still_alive(one) is Alive.YES]
-        sweep = Sweep(known.root, known.writer, keeper, alive, Pause(()))
+        sweep = Sweep(known.root, known.writer, keeper, alive, Pause(()), known.tier)
         sweep.run(time.monotonic() + DEFAULT.reap)
         seconds = DEFAULT.reap + MARGIN
     _wait(case, known, seconds)
