@@ -43,6 +43,7 @@ _S, _SK, _L = (
     "test_front_keeper.py::test_",
     "test_leftovers.py::test_",
 )
+_ST = "test_front_keeper_stuck.py::test_"
 _SIG, _OWN, _IN = "test_signals.py::test_", "test_owner.py::test_", "test_stdin_end.py::test_"
 _EX, _REC, _CON = "test_exit_status.py::test_", "test_record.py::test_", "test_control.py::test_"
 _LOCK, _TTY, _OUT = "test_lock.py::test_", "test_terminal_share.py::test_", "test_output.py::test_"
@@ -167,11 +168,11 @@ _TABLE: list[tuple[str, str, str, str]] = [
     ("front.c", "            kill(run.keeper, SIGCONT);\n", "",
      _SK + "a_stopped_keeper_is_continued_at_once"),
     ("front.c", "now >= front.ack_due) signal_root_ourselves();", "now >= front.ack_due) front.ack_due = 0;",
-     _SK + "a_stop_that_the_keeper_does_not_take_up"),
+     _ST + "a_stop_that_the_keeper_does_not_take_up"),
     ("front.c", "if (b->stage < STOP_KILL) return now >= b->kill_due + ACK_MS * MS;",
-     "if (b->stage < STOP_KILL) return false;", _SK + "a_sigkill_stage_that_is_overdue[tree]"),
+     "if (b->stage < STOP_KILL) return false;", _ST + "a_sigkill_stage_that_is_overdue[tree]"),
     ("front.c", "    run.board->front_signalled = true;\n", "",
-     _SK + "a_stop_that_the_keeper_does_not_take_up"),
+     _ST + "a_stop_that_the_keeper_does_not_take_up"),
     ("keeper.c", "    if (stopped) kill(b->front.pid, SIGCONT);", "",
      _SK + "front_stopped_during_a_stop_the_tree_ends_all_the_same[term grace]"),
     ("front.c", "        release_stdio(false);\n", "",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
@@ -101,9 +103,12 @@ WRAPPERS = {
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_owner_killed_with_a_wrapper_between(scene: Scene, wrapper: str) -> None:
-    if shutil.which(WRAPPERS[wrapper][0]) is None:
-        pytest.skip(f"needs {WRAPPERS[wrapper][0]}")
-    run = scene.run(TREE_OBEYS, "--owner", "@owner@", owner=[], via=WRAPPERS[wrapper])
+    name, *rest = WRAPPERS[wrapper]
+    # uv comes with the development group, beside this interpreter.
+    path = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if path is None:
+        pytest.skip(f"needs {name}")
+    run = scene.run(TREE_OBEYS, "--owner", "@owner@", owner=[], via=[path, *rest])
     root = scene.member("root")
     front, keeper = run.front, run.keeper
     run.owner.signal(SIGKILL)
