@@ -6,6 +6,8 @@ popen.py has the rest of it.
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -40,6 +42,7 @@ class Threaded:
     def _begin(self) -> None:
         self._link: Link | None = None
         self._waiters = 0
+        self._bells: set[int] = set()
         self._inert = False
         self._ending_since: float | None = None
         self._unheard_at: float | None = None
@@ -78,8 +81,11 @@ class Threaded:
             return ended
         self._check()
         ends = None if timeout is None else time.monotonic() + timeout
+        bell = _bell()
         with self._waitpid_lock:
             self._waiters += 1  # while there are any the descriptors stay open
+            if bell is not None:
+                self._bells.add(bell)
         try:
             while True:
                 with self._waitpid_lock:
@@ -90,12 +96,17 @@ class Threaded:
                 now = time.monotonic()
                 if ends is not None and now >= ends:
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-                dues = (ends, self._overdue_at, self._unheard_at)
-                due = min((at for at in dues if at is not None), default=None)
-                self._sleep(None if due is None else due - now)
+                overdue = self._overdue_at
+                due = min(
+                    (at for at in (ends, overdue, self._unheard_at) if at is not None), default=None
+                )
+                self._sleep(None if due is None else due - now, overdue is not None, bell)
         finally:
             with self._waitpid_lock:
                 self._waiters -= 1
+                if bell is not None:
+                    self._bells.discard(bell)
+                    os.close(bell)
                 self._close_when_over()
 
     # --- reading the lines; the lock is held -----------------------------------------------------
@@ -152,11 +163,16 @@ class Threaded:
             return outcome.returncode
         return front_status if front_status is not None else sys.maxsize
 
-    def _sleep(self, seconds: float | None) -> None:
+    def _sleep(self, seconds: float | None, bounded: bool, bell: int | None) -> None:
         link = self._link
         assert link is not None
         if not link.front_gone:
-            link.wait_blocking(seconds)
+            if bounded:
+                link.wait_blocking(seconds)
+            elif bell is not None:
+                link.wait_blocking(seconds, (bell, select.POLLIN))
+            else:
+                link.wait_blocking(MARGIN if seconds is None else min(seconds, MARGIN))
             return
         # The front was killed: the keeper goes on, and what it has done is in the record.
         from lastout.identity import wait_dead
@@ -177,6 +193,8 @@ class Threaded:
     def _begin_bound(self) -> None:
         if self._ending_since is None:
             self._ending_since = time.monotonic()
+            for bell in tuple(self._bells):
+                os.eventfd_write(bell, 1)
 
     def _close_when_over(self) -> None:
         if self.returncode is not None and not self._waiters and self._link is not None:
@@ -188,8 +206,9 @@ class Threaded:
     def _request(self, reason: str, by: str | None, grace: float | None) -> None:
         assert self._link is not None
         self._link.request_stop(reason, by, grace)
-        self._begin_bound()
-        self._unheard_at = time.monotonic() + HEARD
+        with self._waitpid_lock:
+            self._unheard_at = time.monotonic() + HEARD
+            self._begin_bound()
 
     def _signal_root(self, sig: int) -> None:
         """Through the supervisor, so that it is on record; what that does not pass on, directly."""
@@ -228,3 +247,12 @@ class Threaded:
             raise HandleInert(
                 "this handle was inherited through a fork; the run belongs to the parent process"
             )
+
+
+def _bell() -> int | None:
+    """For who sleeps while the run has no bound yet: another thread may begin a stop, or read the
+    line that tells of one. None where no descriptor is left, which must not make a wait fail."""
+    try:
+        return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    except OSError:
+        return None

@@ -160,6 +160,8 @@ async def look(host: Host, cell: Cell, slack: float = 0.0) -> Cell:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        await _alive(pidfds, AFTER_KILL)
+        for fd in pidfds.values():
             os.close(fd)
         shutil.rmtree(directory, ignore_errors=True)
     return cell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -10,8 +11,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,32 +109,54 @@ def test_the_front_killed_by_somebody(tmp_path: Path, popen: Start) -> None:
     assert agent.survivors() == []
 
 
-def test_both_supervisors_paused_the_forced_step(tmp_path: Path, popen: Start) -> None:
-    """Nobody answers: when the bound is over the tree is ended from outside, and it is said so."""
-    graces = lastout.Graces(stdin=0, term=0.2, reap=0.2)
-    process = started(popen([sys.executable, "-c", DEAF], stdout=-1, graces=graces))
-    again = threading.Event()
+@contextlib.contextmanager
+def kept_stopped(process: lastout.Popen[Any]) -> Iterator[None]:
+    """Front and keeper are stopped again as soon as somebody continues them."""
+    enough = threading.Event()
 
-    def keep_stopped() -> None:
-        while not again.wait(0.001):
+    def stop() -> None:
+        while not enough.wait(0.001):
             for pid in (process.pid, process.keeper.pid):
                 try:
                     os.kill(pid, signal.SIGSTOP)
                 except ProcessLookupError:
                     return
 
-    thread = threading.Thread(target=keep_stopped)
-    with process:
-        thread.start()
-        try:
-            process.terminate()
-            process.wait(timeout=20)
-        finally:
-            again.set()
-            thread.join()
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
+
+
+def test_both_supervisors_paused_the_forced_step(popen: Start) -> None:
+    """Nobody answers: when the bound is over the tree is ended from outside."""
+    graces = lastout.Graces(stdin=0, term=0.2, reap=0.2)
+    process = started(popen([sys.executable, "-c", DEAF], stdout=-1, graces=graces))
+    with process, kept_stopped(process):
+        process.terminate()
+        process.wait(timeout=20)
     assert process.outcome is not None
     assert still_alive(process.root) is Alive.NO
     assert still_alive(process.keeper) is Alive.NO
+
+
+def test_a_stop_by_another_thread_bounds_a_wait_that_had_no_bound(popen: Start) -> None:
+    graces = lastout.Graces(stdin=0, term=0.2, reap=0.2)
+    process = started(popen([sys.executable, "-c", DEAF], stdout=-1, graces=graces))
+    found: list[int | None] = []
+    with process, kept_stopped(process):
+        waiter = threading.Thread(target=lambda: found.append(process.wait()))
+        waiter.start()
+        while process._waiters == 0:  # it sleeps, or is about to
+            time.sleep(0.01)
+        time.sleep(0.1)
+        process.terminate()
+        waiter.join(timeout=20)
+        assert not waiter.is_alive()
+    assert found == [process.returncode]
 
 
 def test_an_interrupt_is_delivered_when_send_signal_returns(popen: Start) -> None:
