@@ -13,6 +13,12 @@ from lastout.host.bounds import DRAIN
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    return request.param
+
+
 COMMANDS = {
     "foreground": "/run sleep 301",
     "background": "/background sleep 301\n/run sleep 302",
