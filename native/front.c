@@ -167,7 +167,7 @@ static int64_t front_next_due(void)
     else if (b->stage < STOP_KILL) due = b->kill_due + ACK_MS * MS;
     else due = (front.rounds_at ? front.rounds_at : now_ns()) + ACK_MS * MS;
     if (due) due = earlier(due < front.indulgence ? front.indulgence : due, 0);
-    return front.planned = due;
+    return front.planned = earlier(due, observe_prompt_until());
 }
 
 /* ---- the end ---- */

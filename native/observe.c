@@ -3,8 +3,7 @@
  * waits: the reap, and the stop of its leftovers. A ladder that was under way stands still for as long as the look takes. */
 #include "observe.h"
 
-#include <string.h>
-#include <unistd.h>
+enum { PROMPT_MS = 5 };
 
 bool observe_holds(void) { return run.board->observing == OBSERVE_OPEN; }
 bool observe_wants(void) { return observe_holds() || run.board->observing == OBSERVE_ARMED; }
@@ -68,6 +67,13 @@ void observe_over(const char *why)
 void observe_deadline(int64_t now)
 {
     if (observe_holds() && now >= run.board->observe_due) end("timed-out", NULL);
+}
+
+/* An observer that acknowledges at once must not wait for the writer of the record to be forked. The lines are in the board. */
+int64_t observe_prompt_until(void)
+{
+    int64_t until = observe_holds() ? run.board->observe_due - (run.spec->graces.observe_ms - PROMPT_MS) * MS : 0;
+    return until > now_ns() ? until : 0;
 }
 
 int64_t observe_next_due(void) { return observe_holds() ? run.board->observe_due : 0; }

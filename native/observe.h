@@ -14,5 +14,6 @@ void observe_lost(const char *why);      /* whoever asked for the look, or kept 
 void observe_over(const char *why);      /* the run ends: a look that was to come can come no more */
 void observe_deadline(int64_t now);
 int64_t observe_next_due(void);          /* 0: never */
+int64_t observe_prompt_until(void);      /* front: an answer may come at once, so nothing slow before this; 0: no matter */
 
 #endif

@@ -6,7 +6,7 @@
  *
  * The file is written by a short-lived child, the scribe: a write to a frozen file system cannot be interrupted, not even
  * by SIGKILL, and no stop may wait for it. */
-#include "lastout.h"
+#include "observe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -171,7 +171,7 @@ static bool unwritten_lines(void)
 
 void pump_record(void)
 {
-    if (!unwritten_lines() || run.scribe) return;
+    if (!unwritten_lines() || run.scribe || (run.role == FRONT && observe_prompt_until())) return;
     /* While the front adopts a tree, every child of it must be a member: lines wait in the ring. */
     if (run.role == FRONT && run.driver && run.board->stage != DONE && run.board->stage != UNPROVEN) return;
     if (run.role != FRONT) {

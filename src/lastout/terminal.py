@@ -31,6 +31,9 @@ from lastout.supervisor import Argument
 __all__ = ["Size", "Terminal", "TerminalPopen", "open_terminal"]
 
 _CHUNK: Final = 65536
+_TURNS: Final = 3
+"""How often to look again before going to sleep: a terminal holds little, and one that is written to
+fast has more in a moment. Going to sleep and waking up takes longer than that."""
 
 
 class Size(NamedTuple):
@@ -142,21 +145,27 @@ class _Output(PipeReceiveStream):
     def __init__(self, fd: int, process: Process) -> None:
         super().__init__(fd)
         self._process = process
-        self._over = False  # the run is: what is not there now will not come
 
     async def receive(self, max_bytes: int = _CHUNK) -> bytes:
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1, not {max_bytes!r}")
         await checkpoint()
         self._begin("reading from")
+        turns = _TURNS
         try:
             while True:
-                self._over = self._process.outcome is not None
+                over = self._process.outcome is not None  # what is not there then will not come
                 data = _read_some(self._fd, max_bytes)
                 if data:
                     return data
-                if data is not None or self._over:
+                if data is not None or over:
                     raise EndOfStream
+                if turns:
+                    turns -= 1
+                    await checkpoint()
+                    if self._fd < 0:
+                        raise ClosedResourceError
+                    continue
                 try:
                     await anyio.wait_readable(self._fd)
                 except ClosedResourceError:
@@ -220,6 +229,7 @@ class TerminalPopen(Popen[bytes]):
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1, not {max_bytes!r}")
         ends = None if timeout is None else time.monotonic() + timeout
+        turns = _TURNS
         while True:
             over = self.returncode is not None
             data = _read_some(self._open_master(), max_bytes)
@@ -227,6 +237,10 @@ class TerminalPopen(Popen[bytes]):
                 return data
             if over:
                 return b""
+            if turns:
+                turns -= 1
+                os.sched_yield()
+                continue
             self._await(select.POLLIN, ends)
 
     def write(self, data: bytes, timeout: float | None = None) -> None:
