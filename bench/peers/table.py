@@ -10,6 +10,7 @@ from .scenarios import SCENARIOS
 from .wrappers import Skipped, Wrapper
 
 AT_ONCE = 6  # cells wait far more than they work
+SETTLE = 0.1  # s after a peer's end for the kernel to finish what it began; we ask none for us
 
 
 def fill(
@@ -23,7 +24,10 @@ def fill(
 
     def one(wrapper: Wrapper, index: int) -> Cell | str:
         try:
-            return run_cell(wrapper, SCENARIOS[index], grace=grace, patience=patience)
+            settle = 0 if wrapper.ours else SETTLE
+            return run_cell(
+                wrapper, SCENARIOS[index], grace=grace, patience=patience, settle=settle
+            )
         except RuntimeError as problem:
             return f"? {problem}"
 
