@@ -11,9 +11,10 @@ from lastout.cli._leases import JSON, STATE, case_of, held, plain_errors, store
 from lastout.evidence.words.parts import visible
 from lastout.leases import locks
 from lastout.recovery import case as cases
-from lastout.recovery import runs
+from lastout.recovery import cgroups, runs
 from lastout.recovery.act import Result, examine, recover_all
 from lastout.recovery.case import Asker, Case
+from lastout.recovery.cgroups import Left, Swept
 from lastout.recovery.decide import Step
 from lastout.state import locate
 
@@ -48,19 +49,27 @@ def command(names: tuple[str, ...], dry_run: bool, as_json: bool, state: str | N
     with plain_errors():
         where = locate(state)
         todo = [case_of(state, name) for name in names] or _all(where)
+        records = [one.record for one in todo if one.record] if names else runs.records(where)
+        left = list(cgroups.find(records))
         if dry_run:
-            _would(todo, as_json)
+            _would(todo, left, as_json)
             return
+        # First: afterwards nobody lives who would have to be looked for.
+        swept = [cgroups.sweep(one) for one in left]
         results = recover_all(todo, asker=Asker(), store=store(where))
     if as_json:
-        click.echo(json.dumps([_document(result) for result in results]))
+        documents = [_document(result) for result in results]
+        click.echo(json.dumps(documents + [_swept(one) for one in swept]))
     else:
+        for one in swept:
+            click.echo(visible(f"{one.left.run}: {one.sentence}"))
         for result in results:
             click.echo(_sentence(result))
-        if not results:
+        if not results and not swept:
             click.echo("nothing to recover")
     unproven = [one for one in results if one.verdict is not None and not one.verdict.settled]
-    sys.exit(1 if unproven else 0)
+    stays = [one for one in swept if not one.removed]
+    sys.exit(1 if unproven or stays else 0)
 
 
 def _all(state: str) -> list[Case]:
@@ -75,8 +84,12 @@ def _all(state: str) -> list[Case]:
     return list(found.values())
 
 
-def _would(todo: list[Case], as_json: bool) -> None:
-    documents = []
+def _would(todo: list[Case], left: list[Left], as_json: bool) -> None:
+    documents: list[dict[str, object]] = []
+    for one in left:
+        documents.append({"run": one.run, "step": "sweep", "cgroup": one.path})
+        if not as_json:
+            click.echo(visible(f"{one.run}: would end and remove its cgroup {one.path}"))
     for case in todo:
         decision, facts, _ = examine(case)
         verdict = decision.verdict
@@ -95,7 +108,7 @@ def _would(todo: list[Case], as_json: bool) -> None:
             click.echo(f"{_name(case)}: {would}{why}")
     if as_json:
         click.echo(json.dumps(documents))
-    elif not todo:
+    elif not documents:
         click.echo("nothing to recover")
 
 
@@ -106,6 +119,16 @@ def _document(result: Result) -> dict[str, object]:
         "verdict": result.verdict.to_json() if result.verdict else None,
         "left": result.left,
         "steps": result.steps,
+    }
+
+
+def _swept(one: Swept) -> dict[str, object]:
+    return {
+        "run": one.left.run,
+        "cgroup": one.left.path,
+        "killed": one.killed,
+        "removed": one.removed,
+        "why": one.why,
     }
 
 
