@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -34,6 +35,7 @@ TWICE: Final = 2.0
 """Seconds within which a second Ctrl-C means the agent itself."""
 
 _PROMPT: Final = "> "
+_OUTPUT_SHOWN: Final = 2000  # characters from the end of a command's output
 _HELP: Final = """\
 /stop                stop the agent; the next message starts a fresh one
 /rest                end the agent politely; it comes back with the next message
@@ -58,6 +60,9 @@ class Chat:
         self._in_text = False
         self._pressed_at = float("-inf")
         self._pressed_in_turn = False
+        self._streamed: set[str] = set()
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._color = False if plain else None  # None: as the stream is
         self._over = anyio.Event()
 
     async def run(self) -> int:
@@ -214,10 +219,10 @@ class Chat:
             case CommandStarted():
                 self._say(f"$ {event.command}", "cyan")
             case CommandOutput():
-                click.secho(event.text, nl=False, dim=True, err=True)
+                self._streamed.add(event.item)
+                click.secho(event.text, nl=False, dim=True, err=True, color=self._color)
             case CommandEnded():
-                code = "" if event.exit_code is None else f", exit code {event.exit_code}"
-                self._say(f"  {event.status}{code}", "dim")
+                self._command_ended(event)
             case Question():
                 self._question = event
                 self._show_question(event)
@@ -235,6 +240,13 @@ class Chat:
                 self._moved(event)
             case _:
                 self._tasks = getattr(event, "tasks", self._tasks)
+
+    def _command_ended(self, event: CommandEnded) -> None:
+        code = "" if event.exit_code is None else f", exit code {event.exit_code}"
+        if event.output and event.item not in self._streamed:
+            self._say(event.output.rstrip()[-_OUTPUT_SHOWN:], "dim")
+        self._streamed.discard(event.item)
+        self._say(f"  {event.status}{code}", "dim")
 
     def _show_question(self, question: Question) -> None:
         self._say(question.prompt, "yellow")
@@ -257,7 +269,7 @@ class Chat:
             self._in_text = False
             click.echo()
         styles: dict[str, Any] = {"dim": True} if style == "dim" else {"fg": style}
-        click.secho(text, err=True, **styles)
+        click.secho(text, err=True, color=self._color, **styles)
 
 
 def _ask_line() -> str:
