@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from lastout.graces import MARGIN, MAXIMA, PRESETS, Graces
     from lastout.handle import Process
     from lastout.identity import Alive, ProcessIdentity
+    from lastout.leases.refusals import Held, LeaseUnproven
     from lastout.observe import ExitObserver, OpportunityExpired, ThreadExitObserver
     from lastout.outcome import Outcome, Stop
     from lastout.popen import Popen
     from lastout.process import DEVNULL, PIPE, STDOUT, open_process
+    from lastout.sole_writer import Grant, acquire
     from lastout.supervisor import command
     from lastout.terminal import Terminal, TerminalPopen, open_terminal
 
@@ -43,8 +45,11 @@ __all__ = [
     "ExecutionFailed",
     "ExitObserver",
     "Graces",
+    "Grant",
     "HandleInert",
+    "Held",
     "LastoutError",
+    "LeaseUnproven",
     "LimitReached",
     "OpportunityExpired",
     "Outcome",
@@ -59,6 +64,7 @@ __all__ = [
     "TerminalPopen",
     "ThreadExitObserver",
     "__version__",
+    "acquire",
     "command",
     "open_process",
     "open_terminal",
@@ -77,8 +83,11 @@ _HOMES = {
     "ExecutionFailed": "errors",
     "ExitObserver": "observe",
     "Graces": "graces",
+    "Grant": "sole_writer",
     "HandleInert": "errors",
+    "Held": "leases.refusals",
     "LastoutError": "errors",
+    "LeaseUnproven": "leases.refusals",
     "LimitReached": "errors",
     "OpportunityExpired": "observe",
     "Outcome": "outcome",
@@ -92,6 +101,7 @@ _HOMES = {
     "Terminal": "terminal",
     "TerminalPopen": "terminal",
     "ThreadExitObserver": "observe",
+    "acquire": "sole_writer",
     "command": "supervisor",
     "open_process": "process",
     "open_terminal": "terminal",
