@@ -35,9 +35,9 @@ def command(
     program: str | None,
     state: str | None,
 ) -> None:
-    """Talk with AGENT: codex, claude, acp:COMMAND, command:COMMAND, or scripted.
+    """Talk with an agent in the terminal.
 
-    Its commands are shown as they run. Ctrl-C interrupts the turn, twice stops the agent; Ctrl-D
+    AGENT is codex, claude, acp:COMMAND, command:COMMAND, or scripted. Its commands are shown as they run. Ctrl-C interrupts the turn, twice stops the agent; Ctrl-D
     ends the chat, and with it everything that the agent started. The same key takes the
     conversation up again. /help tells what else can be typed.
 
