@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define PIPEFS_MAGIC 0x50495045
@@ -17,9 +18,10 @@ static bool stdin_can_end(void)
 {
     struct stat st;
     struct statfs fs;
+    struct termios modes;
     if (!run.spec->stdin_stops || fstat(0, &st)) return false;
     if (S_ISFIFO(st.st_mode)) return !fstatfs(0, &fs) && (uint32_t)fs.f_type == PIPEFS_MAGIC;
-    return S_ISSOCK(st.st_mode) || isatty(0) || (S_ISCHR(st.st_mode) && errno == EIO);     /* EIO: it has hung up already */
+    return S_ISSOCK(st.st_mode) || !tcgetattr(0, &modes) || (S_ISCHR(st.st_mode) && errno == EIO);    /* it has hung up already */
 }
 
 /* NULL when the keeper is what it must be before there may be a root. */
