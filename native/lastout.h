@@ -20,6 +20,9 @@
 #define VERSION LASTOUT_VERSION
 #else
 #define VERSION "unknown"
+#include "line.h"
+#include "tiers.h"
+
 #endif
 #define MS 1000000LL                 /* nanoseconds in a millisecond */
 #define ACK_MS 500                   /* a stop that the keeper did not take up, a SIGKILL stage that is overdue */
@@ -163,37 +166,6 @@ extern const char *program;
 int64_t now_ns(void);                    /* CLOCK_MONOTONIC */
 int64_t boot_ns(void);                   /* CLOCK_BOOTTIME */
 
-/* ---- record: lines, rings, control socket, file ------------------------------------------------------------------ */
-
-void line_begin(const char *event);
-void line_begin_at(const char *event, int64_t boottime_ns);
-void line_str(const char *key, const char *value);           /* NULL is null */
-void line_int(const char *key, int64_t value);
-void line_null(const char *key);
-void line_bool(const char *key, bool value);
-void line_ident(const char *key, const struct ident *);      /* NULL or pid 0 is null */
-void line_sender(pid_t, uid_t, bool kernel);
-void line_status(int raw);                                   /* status, code, signal, core */
-void line_array(const char *key);
-bool line_has_room(void);                                    /* for one more element */
-void line_item_str(const char *value);
-void line_item_ident(const struct ident *);
-void line_item_member(const struct member *, const char *kill_error, bool with_error);
-void line_array_end(void);
-void line_end(void);                                         /* to record and control socket */
-void line_end_control(void);                                 /* to the control socket alone */
-
-bool lines_wanted(void);                                     /* there is a record or a control socket */
-void ring_init(struct board *);
-void ring_put(const char *line, size_t size, bool control_only);
-bool pump_control(void);                                     /* false: the reader is slow, lines wait */
-void pump_record(void);                                      /* front: through a scribe, never blocking itself */
-void say_what_was_dropped(void);
-void flush_lines(void);                                      /* bounded; the last thing before the end */
-bool record_scribe_ended(void);                              /* reaps it */
-int record_open(const char *path, char *why, size_t size);   /* fd, or -1 */
-const char *network_fs(int fd);                              /* its name, or NULL when the file system is local */
-
 /* ---- control and messages ---------------------------------------------------------------------------------------- */
 
 enum message_kind { M_STOP = 1, M_SIGNAL, M_DEADLINE, M_LIST, M_ACKNOWLEDGE, M_DROP };
@@ -234,22 +206,6 @@ void release_stdio(bool keep_stdin);                         /* /dev/null takes 
 _Noreturn void bail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void refuse(int status, const char *event, const char *reason, int error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-
-/* ---- tiers ------------------------------------------------------------------------------------------------------------ */
-
-extern char cgroup_path[4096];                               /* the run's own; empty without this tier */
-extern uint64_t cgroup_id;
-void cgroup_prepare(void);                                   /* ends the process when it cannot be had */
-bool cgroup_join(void);                                      /* the child, before its exec */
-bool cgroup_kill(void);
-bool cgroup_remove(void);                                    /* true: it is gone, nothing lives in it */
-bool cgroup_holds(pid_t);
-int cgroup_members(pid_t *out, int max);
-int cgroup_events(void);                                     /* a descriptor for POLLPRI */
-int cgroup_descriptors(int *out);                            /* 4 of them, -1 where there is none */
-void cgroup_dismiss_guard(void);
-pid_t pidns_start(void);                                     /* the root; 0 or -1: not started */
-bool pidns_read(void);                                       /* true: the root has gone and others have not */
 
 /* ---- processes and the tree ------------------------------------------------------------------------------------------ */
 
@@ -334,5 +290,8 @@ void wake_peer(void);
 int64_t earlier(int64_t a, int64_t b);                       /* 0 is never */
 void stop_for(enum trigger, const char *which);
 int wait_ms(int64_t due, int64_t now);                       /* for poll: rounded up, -1 without a due */
+
+#include "line.h"
+#include "tiers.h"
 
 #endif
