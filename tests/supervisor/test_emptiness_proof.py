@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 import pytest
 
-from harness import Scene, program
+from harness import Scene
 from harness.freezer import freezer
-from harness.programs import supervisor_binary
 from harness.run import between_ms
+from harness.setuid import NOBODY, setuid_tools, with_setuid_tool
 
 
 def test_zombies_never_count(scene: Scene) -> None:
@@ -135,22 +134,10 @@ def test_the_keeper_that_stays_kills_what_it_adopts(scene: Scene) -> None:
 
 @pytest.mark.root
 def test_a_set_uid_root_tool_below_an_unprivileged_supervisor(scene: Scene, tmp_path: Path) -> None:
-    tools = Path(program("report")).parent / f"setuid-{os.getpid()}"
-    tools.mkdir(mode=0o755)
-    try:
-        for name, source in (("actor", program("actor")), ("supervisor", supervisor_binary())):
-            shutil.copy(source, tools / name)
-            (tools / name).chmod(0o4755 if name == "actor" else 0o755)
-        if os.statvfs(tools).f_flag & os.ST_NOSUID:
-            pytest.skip("needs a file system that honours set-uid")
-        for parent in tmp_path.parents:
-            if parent.owner() == "root" and parent.name.startswith("pytest-"):
-                parent.chmod(0o755)
-        tmp_path.chmod(0o777)
-        shell = f'"{tools}/actor" left uid=0 ignore & exec "{program("actor")}" root term=exit:0'
+    with setuid_tools(tmp_path) as tools:
         run = scene.run(
-            ["sh", "-c", shell],
-            via=[*scene.program("enter"), "--uid", "65534", "--"],
+            with_setuid_tool(tools),
+            via=[*scene.program("enter"), "--uid", str(NOBODY), "--"],
             binary=str(tools / "supervisor"),
             graces=(0.2, 0.3, 0.5),
         )
@@ -167,8 +154,6 @@ def test_a_set_uid_root_tool_below_an_unprivileged_supervisor(scene: Scene, tmp_
         keeper.wait_gone()
         assert run.event("tree-gone")["late"] is True
         run.nobody_left()
-    finally:
-        shutil.rmtree(tools)
 
 
 def test_a_killed_root_needs_no_second_kill(scene: Scene) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGTERM
@@ -11,12 +10,11 @@ from signal import SIGTERM
 import pytest
 
 from harness import Scene
-from harness.programs import program, supervisor_binary
+from harness.programs import program
+from harness.setuid import NOBODY, setuid_tools, with_setuid_tool
 from harness.tiers import cgroup_of, needs_cgroup, own_cgroup
 
 pytestmark = [pytest.mark.root, needs_cgroup]
-
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -72,23 +70,11 @@ def test_a_set_uid_root_tool_is_ended_without_privilege(
     scene: Scene, tmp_path: Path, delegated: Path
 ) -> None:
     # The default tier cannot: its signals are refused (test_emptiness_proof).
-    tools = Path(program("report")).parent / f"setuid-cgroup-{os.getpid()}"
-    tools.mkdir(mode=0o755)
-    try:
-        for name, source in (("actor", program("actor")), ("supervisor", supervisor_binary())):
-            shutil.copy(source, tools / name)
-            (tools / name).chmod(0o4755 if name == "actor" else 0o755)
-        if os.statvfs(tools).f_flag & os.ST_NOSUID:
-            pytest.skip("needs a file system that honours set-uid")
-        for parent in tmp_path.parents:
-            if parent.owner() == "root" and parent.name.startswith("pytest-"):
-                parent.chmod(0o755)
-        tmp_path.chmod(0o777)
-        shell = f'"{tools}/actor" left uid=0 ignore & exec "{program("actor")}" root term=exit:0'
+    with setuid_tools(tmp_path) as tools:
         enter = [*scene.program("enter"), "--uid", str(NOBODY), "--"]
         join = f'echo $$ > "{delegated}/cgroup.procs"; exec "$@"'
         run = scene.run(
-            ["sh", "-c", shell],
+            with_setuid_tool(tools),
             "--contain",
             "cgroup",
             via=["sh", "-c", join, "sh", *enter],
@@ -100,8 +86,6 @@ def test_a_set_uid_root_tool_is_ended_without_privilege(
         run.ends(signal=SIGTERM)
         assert run.events[-1]["proof"] == "cgroup"
         run.nobody_left()
-    finally:
-        shutil.rmtree(tools)
 
 
 def test_who_moved_into_a_foreign_pid_namespace_is_found_and_ended(scene: Scene) -> None:
