@@ -11,6 +11,7 @@ import functools
 import os
 import struct
 import sys
+from typing import Any
 
 __all__ = ["has_handles", "inode", "open_by_handle"]
 
@@ -51,15 +52,22 @@ def open_by_handle(number: int) -> int | None:
     """A pidfd for a stored inode, or None when that process was reaped; else raises OSError."""
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
     handle = ctypes.create_string_buffer(struct.pack("IiQ", 8, _FILEID_KERNFS, number), 16)
-    fd: int = libc.open_by_handle_at(_FD_PIDFS_ROOT, handle, os.O_CLOEXEC)
+    fd: int = _libc().open_by_handle_at(_FD_PIDFS_ROOT, handle, os.O_CLOEXEC)
     if fd >= 0:
         return fd
     code = ctypes.get_errno()
     if code == errno.ESTALE:
         return None
     raise OSError(code, os.strerror(code))
+
+
+@functools.lru_cache(maxsize=1)
+def _libc() -> Any:
+    # Imported late: most who take identities never reopen one.
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @functools.lru_cache(maxsize=1)
@@ -77,9 +85,10 @@ def _handle_is_inode(fd: int, number: int) -> bool:
     """Ask the kernel for the handle (name_to_handle_at, 6.14): is it what we would rebuild?"""
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
     handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 8 + 128)
     mount = ctypes.c_int()
-    if libc.name_to_handle_at(fd, b"", handle, ctypes.byref(mount), 0x1000) != 0:  # AT_EMPTY_PATH
+    if (
+        _libc().name_to_handle_at(fd, b"", handle, ctypes.byref(mount), 0x1000) != 0
+    ):  # AT_EMPTY_PATH
         return False
     return handle.raw[:16] == struct.pack("IiQ", 8, _FILEID_KERNFS, number)
