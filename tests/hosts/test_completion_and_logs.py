@@ -13,6 +13,7 @@ import pytest
 
 import lastout
 from lastout import subprocess as ours
+from lastout.evidence.settled import settled
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 COMMAND = [sys.executable, "-m", "lastout"]
@@ -59,6 +60,7 @@ def test_logs_prints_the_record_byte_for_byte(tmp_path: Path) -> None:
     with lastout.Popen(["sh", "-c", "exit 3"], state=tmp_path) as process:
         pass
     assert process.record is not None
+    settled(process.record)
     whole = Path(process.record).read_text()
     assert call("logs", "--state", str(tmp_path), process.run).stdout == whole
     last = call("logs", "--state", str(tmp_path), "-n", "1", process.run[:-2]).stdout

@@ -15,6 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from survey import HOSTS, missing
 
+from lastout.evidence.events import TreeGone
+from lastout.evidence.settled import settled
+
 PATHS = os.pathsep.join(path for path in sys.path if path)
 ENV = {**os.environ, "PYTHONPATH": PATHS}
 
@@ -64,6 +67,52 @@ def test_the_current_directory_is_not_searched(tmp_path: Path) -> None:
 
 
 # --- mcp --------------------------------------------------------------------------------------
+
+
+SERVER = """
+try:
+    from mcp.server import MCPServer
+except ImportError:  # before 2.0
+    from mcp.server.fastmcp import FastMCP as MCPServer
+
+server = MCPServer("sums")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    return a + b
+
+server.run()
+"""
+
+
+@pytest.mark.parametrize("how", ["transport", "supervised"])
+def test_mcp_a_real_server_is_called(tmp_path: Path, how: str) -> None:
+    pytest.importorskip("mcp")
+    (tmp_path / "server.py").write_text(SERVER)
+    program = """
+        import asyncio, sys
+        from mcp import ClientSession, StdioServerParameters, stdio_client
+        from lastout.integrations.mcp import supervised, transport
+
+        async def main():
+            script, how, state = sys.argv[1:]
+            server = StdioServerParameters(command=sys.executable, args=[script])
+            if how == "transport":
+                streams = transport(server, state=state)
+            else:
+                streams = stdio_client(supervised(server, state=state))
+            async with streams as (read, write), ClientSession(read, write) as session:
+                await session.initialize()
+                answer = await session.call_tool("add", {"a": 2, "b": 3})
+                print(answer.content[0].text)
+
+        asyncio.run(main())
+    """
+    state = tmp_path / "state"
+    assert run(program, str(tmp_path / "server.py"), how, str(state)) == "5\n"
+    records = list(state.glob("runs/*/*.jsonl"))
+    assert len(records) == 1
+    assert isinstance(settled(records[0]).final, TreeGone)
 
 
 def test_mcp_a_server_that_ends_ends_the_session(tmp_path: Path) -> None:

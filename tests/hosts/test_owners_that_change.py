@@ -16,8 +16,8 @@ from typing import TypeVar
 import pytest
 
 from lastout import identity
-from lastout.evidence import journal
 from lastout.evidence.events import Event, StopBegan, TreeGone
+from lastout.evidence.settled import settled
 from lastout.identity import Alive, ProcessIdentity, boot_id, pidns, still_alive, wait_dead
 
 BOUND = 30.0
@@ -48,7 +48,7 @@ class Run:
         return self._one(StopBegan).trigger
 
     def _one(self, kind: type[E]) -> E:
-        found = [event for event in journal.read(self.record).events if isinstance(event, kind)]
+        found = [event for event in settled(self.record).events if isinstance(event, kind)]
         assert len(found) == 1, f"{len(found)} lines of {kind.__name__}"
         return found[0]
 

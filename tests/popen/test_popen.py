@@ -22,8 +22,8 @@ import pytest
 import lastout
 from lastout import subprocess as ours
 from lastout.doctor import tiers
-from lastout.evidence import journal
 from lastout.evidence.events import Signalled
+from lastout.evidence.settled import settled
 from lastout.identity import Alive, still_alive
 from lastout.testing import RudeAgent
 
@@ -172,7 +172,7 @@ def test_an_interrupt_is_delivered_when_send_signal_returns(popen: Start) -> Non
     assert process.outcome is not None
     assert process.outcome.stop is None
     assert process.record is not None
-    passed_on = [e for e in journal.read(process.record).events if isinstance(e, Signalled)]
+    passed_on = [e for e in settled(process.record).events if isinstance(e, Signalled)]
     assert [(event.signal, event.forwarded) for event in passed_on] == [("INT", True)]
 
 
