@@ -20,9 +20,6 @@
 #define VERSION LASTOUT_VERSION
 #else
 #define VERSION "unknown"
-#include "line.h"
-#include "tiers.h"
-
 #endif
 #define MS 1000000LL                 /* nanoseconds in a millisecond */
 #define ACK_MS 500                   /* a stop that the keeper did not take up, a SIGKILL stage that is overdue */
