@@ -45,24 +45,30 @@ def cycles(state: str, key: str, count: int) -> None:
     with SqliteStore(state) as store:
         for _ in range(count):
             epoch = store.change(
-                key, lambda found, at: model.reserve(found and found.lease, key, held, at)
+                key, lambda found, at: model.reserve(found.lease if found else None, key, held, at)
             ).epoch
             store.change(
                 key,
                 lambda found, at, epoch=epoch: model.commit(  # type: ignore[misc]
-                    found and found.lease, epoch, at, front=me, keeper=me, root=me, max_stop_ms=5500
+                    found.lease if found else None,
+                    epoch,
+                    at,
+                    front=me,
+                    keeper=me,
+                    root=me,
+                    max_stop_ms=5500,
                 ),
             )
             store.change(
                 key,
                 lambda found, at, epoch=epoch: model.prove(  # type: ignore[misc]
-                    found and found.lease, epoch, at
+                    found.lease if found else None, epoch, at
                 ),
             )
             store.change(
                 key,
                 lambda found, at, epoch=epoch: model.settle(  # type: ignore[misc]
-                    found and found.lease, epoch, GONE, at
+                    found.lease if found else None, epoch, GONE, at
                 ),
             )
 

@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Talk with an agent in the terminal.
 
-    AGENT is codex, claude, acp:COMMAND, command:COMMAND, or scripted. Its commands are shown as they run. Ctrl-C interrupts the turn, twice stops the agent; Ctrl-D
-    ends the chat, and with it everything that the agent started. The same key takes the
+    AGENT is codex, claude, acp:COMMAND, command:COMMAND, or scripted. Its commands are shown as
+    they run. Ctrl-C interrupts the turn, twice stops the agent; Ctrl-D ends the chat, and with it everything that the agent started. The same key takes the
     conversation up again. /help tells what else can be typed.
 
     \b
