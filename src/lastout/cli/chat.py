@@ -38,8 +38,9 @@ def command(
     """Talk with an agent in the terminal.
 
     AGENT is codex, claude, acp:COMMAND, command:COMMAND, or scripted. Its commands are shown as
-    they run. Ctrl-C interrupts the turn, twice stops the agent; Ctrl-D ends the chat, and with it everything that the agent started. The same key takes the
-    conversation up again. /help tells what else can be typed.
+    they run. Ctrl-C interrupts the turn, twice stops the agent; Ctrl-D ends the chat, and with it
+    everything that the agent started. The same key takes the conversation up again. /help tells
+    what else can be typed.
 
     \b
     Examples:
