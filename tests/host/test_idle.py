@@ -25,6 +25,8 @@ async def test_an_idle_agent_rests_and_the_next_message_resumes_the_conversation
         )
         assert (ended.verdict, ended.run) == ("exited", message.run)
         assert ended.why.startswith("it rested")
+        (note,) = [line for line in stage.lines(message.run) if line["event"] == "note"]
+        assert note["text"] == "The host asked for the end: it rested."
         again = await (await chat.send("again")).done()
         assert again.run != message.run
         assert stage.said(chat.kept.native) == ["hello", "again"]

@@ -22,6 +22,7 @@ from lastout.agents.lines import Lines, TooLong
 from lastout.agents.tail import Tail
 from lastout.changes import Changes
 from lastout.evidence.commands import CommandLog
+from lastout.evidence.events import Note
 from lastout.evidence.journal import Journal
 from lastout.graces import MARGIN
 from lastout.outcome import Outcome
@@ -85,6 +86,12 @@ class Session:
         self._written.announce()
         if self.dialogue.outgoing and self.process.stdin is not None:
             self.process.stdin.close()  # it does not read: the writer will never get there
+
+    def note(self, text: str) -> None:
+        """A line of ours in the run's record."""
+        if self._journal is not None:
+            with contextlib.suppress(OSError):
+                self._journal.append(Note, text=text)
 
     def record_commands(self) -> None:
         """Write what the agent reports of its commands into the run's record."""

@@ -103,6 +103,8 @@ class Live:
             self.wanted = reason
             if self.session is None:
                 self._scope.cancel()
+            else:
+                self.session.note(sentences.asked_to_end(reason))
         if now and self.session is not None and not self.session.over.is_set():
             self.session.process.request_stop(reason, grace=0)
         self._changes.announce()

@@ -20,6 +20,7 @@ __all__ = [
     "PERHAPS_TAKEN",
     "STOPPED",
     "TURN_LOST",
+    "asked_to_end",
     "ended",
     "foreign",
     "how_it_ended",
@@ -51,13 +52,25 @@ def how_it_ended(outcome: Outcome) -> str:
     return f"ended with status {outcome.returncode}"
 
 
+_ASKED: Final = {
+    "idle": "it rested",
+    "user": "it was stopped",
+    "shutdown": "the host quits",
+    "completion": "the conversation was closed",
+}
+
+
+def asked_to_end(reason: str) -> str:
+    """For the record: why the host ends an agent, whose input is what ends first."""
+    return f"The host asked for the end: {_ASKED.get(reason, reason)}."
+
+
 def ended(live: Live) -> str:
     """Why an agent is gone."""
     assert live.outcome is not None
     how = how_it_ended(live.outcome)
-    asked = {"idle": "it rested", "user": "it was stopped", "shutdown": "the host quits"}
     if live.wanted is not None:
-        return f"{asked.get(live.wanted, live.wanted)}; it {how}"
+        return f"{_ASKED.get(live.wanted, live.wanted)}; it {how}"
     stop = live.outcome.stop
     why = f" after {stop.trigger}" if stop is not None else " by itself"
     tail = live.session.tail.text() if live.session is not None else ""
