@@ -145,6 +145,18 @@ def test_a_release_needs_a_reason() -> None:
         model.release(lease("unproven"), 5, "  ", "me", AT)
 
 
+def test_a_doubt_is_dismissed_with_a_reason_and_only_while_the_key_is_free() -> None:
+    change = model.dismiss(lease("free"), "I looked", "me", AT)
+    assert change.lease == lease("free")
+    assert change.entry is not None
+    assert change.entry.detail == {"reason": "I looked", "by": "me"}
+    with pytest.raises(ReasonMissing):
+        model.dismiss(lease("free"), "", "me", AT)
+    for state in set(STATES) - {"free"}:
+        with pytest.raises(NotInOrder):
+            model.dismiss(lease(state), "I looked", "me", AT)
+
+
 def test_a_refusal_says_who_holds_it_and_how_to_get_out() -> None:
     with pytest.raises(Held) as held:
         STEPS["reserve"](lease("committed"), 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -221,8 +222,12 @@ def test_a_lock_that_nobody_knows_is_not_taken_for_free(tmp_path: Path) -> None:
     fd = os.open(path, os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        with pytest.raises(LeaseUnproven, match="lock of the run"):
-            acquire("k", state=tmp_path)
+        for _ in range(2):
+            with pytest.raises(LeaseUnproven, match="lock of the run"):
+                acquire("k", state=tmp_path)
+        words = ["lease", "release", "k", "--state", str(tmp_path), "--reason", "I know who it is"]
+        subprocess.run([sys.executable, "-m", "lastout", *words], check=True, capture_output=True)
+        acquire("k", state=tmp_path).release()
     finally:
         os.close(fd)
     grant = acquire("k", state=tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lastout.leases import filesystem, model, sqlite_file
+from lastout.leases import filesystem, model, sqlite, sqlite_file
 from lastout.leases.model import Holder
 from lastout.leases.refusals import Held, StoreDamaged, StoreReadOnly, StoreUnusable
 from lastout.leases.sqlite import SqliteStore
@@ -50,6 +50,18 @@ def test_it_is_durable_and_private(tmp_path: Path) -> None:
     assert (tmp_path / "state").stat().st_mode & 0o77 == 0
     with SqliteStore(tmp_path / "state") as store:
         assert cycle(store) == 2
+
+
+def test_history_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "KEPT", 10)
+    with SqliteStore(tmp_path) as store:
+        reserve(store, "other")
+        for _ in range(130):
+            last = cycle(store)
+        entries = store.history("k", limit=1000)
+        assert 10 <= len(entries) <= 10 + 2 * 64
+        assert entries[-1].epoch == last
+        assert len(store.history("other")) == 1
 
 
 def test_what_was_granted_survives_a_kill_in_the_next_instruction(tmp_path: Path) -> None:

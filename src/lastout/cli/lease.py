@@ -15,7 +15,7 @@ from lastout.evidence.events import Note
 from lastout.evidence.words.parts import visible
 from lastout.leases import model
 from lastout.leases.model import Entry, Holder, Lease
-from lastout.leases.store import Store
+from lastout.leases.store import Store, Stored
 from lastout.recovery import case as cases
 from lastout.state import locate
 
@@ -123,9 +123,14 @@ def release(key: str, reason: str, state: str | None) -> None:
     with plain_errors():
         found = _store(state)
         stored = found.get(key)
-        if stored is None or stored.lease.free:
+        if stored is None or (stored.lease.free and stored.doubt is None):
             raise click.ClickException(f"nobody holds {key!r}")
         lease, by = stored.lease, _user()
+        if lease.free:
+            # The store was lost or restored, and an older lock is held by nobody knows whom.
+            found.change(key, lambda now, at: model.dismiss(_free(now), reason, by, at))
+            click.echo(f"{visible(key)}: what ran before epoch {lease.epoch} is taken for gone")
+            return
         if lease.state != "unproven":
             raise click.ClickException(
                 f"{key!r} is {lease.state}, not unproven: stop its run (lastout stop), or have it "
@@ -137,6 +142,11 @@ def release(key: str, reason: str, state: str | None) -> None:
         )
         _note(lease, reason, by)
     click.echo(f"{visible(key)}: released at epoch {lease.epoch}")
+
+
+def _free(stored: Stored | None) -> Lease:
+    assert stored is not None  # leases are never removed
+    return stored.lease
 
 
 def _note(lease: Lease, reason: str, by: str) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "Moment",
     "State",
     "commit",
+    "dismiss",
     "prove",
     "raise_epoch",
     "release",
@@ -256,6 +257,18 @@ def release(lease: Lease | None, epoch: int, reason: str, by: str, at: Moment) -
     }
     changed = replace(lease, state="free", holder=None, since=at)
     return _changed(changed, "released", at, detail, run=_run(lease))
+
+
+def dismiss(lease: Lease, reason: str, by: str, at: Moment) -> Change:
+    """An operator says that whoever ran at an epoch that the store cannot answer for is gone.
+
+    Raises NotInOrder for a key that is held, ReasonMissing.
+    """
+    if not lease.free:
+        raise NotInOrder("dismiss", lease)
+    if not reason.strip():
+        raise ReasonMissing(lease.key)
+    return _changed(lease, "released", at, {"reason": reason, "by": by})
 
 
 def raise_epoch(lease: Lease, by: int, at: Moment) -> Change:

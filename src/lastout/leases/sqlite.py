@@ -19,10 +19,15 @@ from lastout.leases.refusals import StoreReadOnly, StoreUnusable
 from lastout.leases.store import Stored, Transition, Waiter, doubt_after, local_moment
 from lastout.verdict import Verdict
 
-__all__ = ["BUSY_BOUND", "SqliteStore"]
+__all__ = ["BUSY_BOUND", "KEPT", "SqliteStore"]
 
 BUSY_BOUND: Final = 10.0
 """How long a change waits for other writers, in seconds; each of them needs less than 1 ms."""
+
+KEPT: Final = 1000
+"""How many entries of history are kept for a key."""
+
+_PRUNE_EVERY: Final = 64  # epochs
 
 _T = TypeVar("_T")
 
@@ -250,6 +255,12 @@ def _write(
             _dump(dict(entry.detail)),
         ),
     )
+    if entry.event == "reserved" and lease.epoch % _PRUNE_EVERY == 0:
+        db.execute(
+            "DELETE FROM history WHERE key = ?1 AND number <="
+            " (SELECT number FROM history WHERE key = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+            (lease.key, KEPT),
+        )
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:

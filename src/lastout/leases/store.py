@@ -30,7 +30,7 @@ class Stored:
 def doubt_after(found: Stored | None, change: Change) -> int | None:
     """What a store keeps as `doubt` with a change: one rule for all stores."""
     event = change.entry.event if change.entry else ""
-    if event == "trusted":
+    if event in ("trusted", "released"):
         return None
     return change.doubt if event == "reserved" else found.doubt if found else None
 

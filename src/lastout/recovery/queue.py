@@ -47,6 +47,9 @@ class Turn:
         if left is not None and left <= 0:
             return False
         if self._number is None:
+            for one in self._store.waiters():
+                if still_alive(one.identity) is Alive.NO:
+                    self._store.wait_end(one.number)
             self._number = self._store.wait_begin(self._key, take(os.getpid()))
         _wait(lease, left)
         return True
