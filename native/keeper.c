@@ -3,6 +3,7 @@
 #include "tty.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -40,6 +41,16 @@ static _Noreturn void end_without_root(void)
     _exit(0);
 }
 
+/* A host that kills its whole group takes the front with it, and it dies slower than a tree can be stopped. Then the lines
+ * are ours to write. */
+static bool killed_with_its_owner(void)
+{
+    const struct board *b = run.board;
+    struct pollfd p = {run.front_pidfd, POLLIN, 0};
+    bool owner_gone = b->trigger == OWNER_DIED || b->trigger == OWNER_HUNG_UP || b->trigger == STDIN_ENDED;
+    return owner_gone && is_dying(b->front.pid) && poll(&p, 1, FLUSH_MS) == 1;
+}
+
 _Noreturn void keeper_main(void)
 {
     struct board *b = run.board;
@@ -73,6 +84,7 @@ _Noreturn void keeper_main(void)
     run.child_ended = true;              /* look once: it may have ended already */
     if (run.front_lost) front_is_lost();
     loop(drive_step, drive_next_due);
+    if (!run.front_lost && lines_wanted() && killed_with_its_owner()) run.front_lost = true;
     if (run.front_lost) {
         tty_restore();
         pump_control();

@@ -51,6 +51,28 @@ bool read_member(pid_t pid, struct member *m)
     return true;
 }
 
+#define PF_EXITING 0x4
+#define PF_SIGNALED 0x400
+
+/* Whether it has a SIGKILL to die of, or is on its way out: it will do nothing more. What is pending is asked first, since a
+ * signal is taken from there before the way out shows. */
+bool is_dying(pid_t pid)
+{
+    static const char *const pending[] = {"\nSigPnd:", "\nShdPnd:"};
+    char path[64], b[4096];
+    unsigned flags = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (slurp(path, b, sizeof b) <= 0) return true;
+    for (int i = 0; i < 2; i++) {
+        const char *p = strstr(b, pending[i]);
+        if (p && (strtoull(p + strlen(pending[i]), NULL, 16) >> (SIGKILL - 1)) & 1) return true;
+    }
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (slurp(path, b, sizeof b) <= 0) return true;
+    const char *p = strrchr(b, ')');
+    return p && sscanf(p + 2, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & (PF_EXITING | PF_SIGNALED);
+}
+
 bool identify(pid_t pid, struct ident *id)
 {
     struct member m;
