@@ -11,7 +11,7 @@ from harness.scene import Scene
 
 def hold(scene: Scene, run: Run) -> Member:
     """Keeps the keeper in a ptrace stop: SIGCONT does not help, SIGKILL does."""
-    popen = scene._start([*scene.program("hold"), str(run.keeper.pid)])
+    popen = scene.start([*scene.program("hold"), str(run.keeper.pid)])
     scene.until(lambda: scene.all("holder") or popen.poll() is not None, "the holder holds")
     if popen.returncode is not None:
         pytest.skip("needs the right to trace its own processes")

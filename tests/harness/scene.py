@@ -94,12 +94,12 @@ class Scene:
 
     def bystander(self, role: str, *, fds: Iterable[int] = ()) -> Member:
         """A process of the test's own, outside every run: it must live."""
-        self._start([program("actor"), role], fds=fds)
+        self.start([program("actor"), role], fds=fds)
         member = self.member(role)
         self._expected.append(member)
         return member
 
-    def _start(
+    def start(
         self,
         argv: Sequence[str],
         *,
@@ -110,6 +110,7 @@ class Scene:
         env: Mapping[str, str] | None = None,
         new_session: bool = True,
     ) -> subprocess.Popen[bytes]:
+        """Starts a program of the test's own, in a session of its own; the test reaps it."""
         popen = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -194,7 +195,7 @@ class Scene:
             close_after.append(own)
             return own
 
-        popen = self._start(
+        popen = self.start(
             argv,
             stdin=read_end,
             stdout=opened(stdout, output),

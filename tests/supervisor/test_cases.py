@@ -240,7 +240,7 @@ def test_a_pid_that_now_is_somebody_else(scene: Scene) -> None:
         pytest.skip("needs root to choose a pid")
     dead = scene.bystander("dead")
     scene.end(dead)
-    popen = scene._start(scene.program("take_pid", str(dead.pid), *scene.program("actor"), "heir"))
+    popen = scene.start(scene.program("take_pid", str(dead.pid), *scene.program("actor"), "heir"))
     scene.until(lambda: scene.all("heir") or popen.poll() is not None, "the pid is taken")
     if popen.returncode is not None:
         pytest.skip("the pid was not to be had")

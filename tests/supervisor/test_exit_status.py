@@ -92,7 +92,8 @@ def test_a_run_that_ends_before_its_timeout(scene: Scene) -> None:
 
 def test_what_is_not_there_is_127(scene: Scene) -> None:
     for name in ("/nowhere/at/all", "no-such-command-anywhere"):
-        run = scene.run([name])
+        # A directory of PATH that cannot be searched would make it "permission denied".
+        run = scene.run([name], env={"PATH": "/usr/bin:/bin"})
         run.ends(code=127)
         assert run.event("failed")["errno"] == 2
         assert name in run.error_text()

@@ -10,7 +10,7 @@ from harness.scene import actor
 
 
 def test_an_escaped_process_is_found_by_its_place(scene: Scene) -> None:
-    popen = scene._start(actor("root [daemon escapee ignore ]"))
+    popen = scene.start(actor("root [daemon escapee ignore ]"))
     escapee = scene.member("escapee")
     scene.member("root").signal(signal.SIGKILL)
     scene.member("root").wait_gone()
@@ -24,7 +24,7 @@ def test_an_escaped_process_is_found_by_its_place(scene: Scene) -> None:
 
 
 def test_a_zombie_is_not_alive_but_one_with_a_running_thread_is(scene: Scene) -> None:
-    popen = scene._start(actor("root [ dead exit=3 ] [ half thread ]"))
+    popen = scene.start(actor("root [ dead exit=3 ] [ half thread ]"))
     scene.member("root")
     dead, half = scene.member("dead"), scene.member("half")
     dead.wait_gone()
@@ -41,7 +41,7 @@ def test_a_zombie_is_not_alive_but_one_with_a_running_thread_is(scene: Scene) ->
 
 
 def test_a_killed_owner_leaves_its_child_to_the_test(scene: Scene) -> None:
-    scene._start([program("owner"), "--", *actor("child")])
+    scene.start([program("owner"), "--", *actor("child")])
     owner, child = scene.member("owner"), scene.member("child")
     owner.signal(signal.SIGKILL)
     child_stat = leftovers.read_stat(child.pid)

@@ -129,7 +129,7 @@ def test_nobody_left_7_in_twenty_rounds(scene: Scene, who: str) -> None:
 
 def test_the_payload_itself_would_be_left(scene: Scene) -> None:
     """Without a supervisor G and E live on: the table's first row, so that ours means something."""
-    popen = scene._start([*scene.program("actor"), *OBEYS_TERM.split()[0:]])
+    popen = scene.start([*scene.program("actor"), *OBEYS_TERM.split()[0:]])
     root = scene.member("root")
     root.signal(SIGTERM)
     os.waitpid(popen.pid, 0)

@@ -79,7 +79,7 @@ def test_orphans_that_are_not_of_the_root_are_reaped_too(scene: Scene) -> None:
     run, init = start(scene, "root")
     scene.member("root")
     target = ["nsenter", "--target", str(init.pid), "--pid", "--mount", "--"]
-    popen = scene._start([*target, *scene.program("actor"), "guest", "[daemon", "orphan", "]"])
+    popen = scene.start([*target, *scene.program("actor"), "guest", "[daemon", "orphan", "]"])
     guest, orphan = scene.member("guest"), scene.member("orphan")
     guest.tell("exit 0")
     guest.wait_gone()

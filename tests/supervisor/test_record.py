@@ -262,15 +262,16 @@ def test_the_keeper_writes_the_record_when_the_front_is_lost(scene: Scene) -> No
 
 
 def test_a_record_without_an_end_means_not_known(scene: Scene) -> None:
-    run = scene.run("root")
+    run = scene.run("root [daemon left ignore ]", graces=(0.2, 20.0, 5.0))
     scene.member("root")
-    keeper = run.keeper
-    front = run.front
+    left, front, keeper = scene.member("left"), run.front, run.keeper
     keeper.signal(SIGKILL)
     front.signal(SIGKILL)
     run.wait()
     run.root.wait_gone()
+    keeper.wait_gone()
     assert run.events[-1]["event"] not in ("tree-gone", "tree-unproven", "refused", "failed")
+    left.dismiss()
 
 
 def test_version_of_the_record_is_that_of_the_program(scene: Scene) -> None:
