@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,14 +83,15 @@ def run(
 
 
 def settle(before: set[Identity]) -> None:
-    """Wait for what outlives a run by its own design (its tracer) to end by itself."""
-    for stat in leftovers.living(before):
+    """Wait for what outlives a run by its own design (keeper, scribe, tracer) to end by itself."""
+    limit = time.monotonic() + _SETTLE_S
+    while (living := leftovers.living(before)) and time.monotonic() < limit:
         try:
-            fd = os.pidfd_open(stat.pid)
+            fd = os.pidfd_open(living[0].pid)
         except ProcessLookupError:
             continue
         try:
-            select.select([fd], [], [], _SETTLE_S)
+            select.select([fd], [], [], limit - time.monotonic())
         finally:
             os.close(fd)
 

@@ -185,6 +185,29 @@ def test_without_a_start_the_lines_are_written_at_the_end(path: Path) -> None:
     assert told.who == "member"
 
 
+def test_untold_is_a_run_that_lives_and_that_nobody_has_named(path: Path) -> None:
+    trace = tracer(path)
+    assert trace.untold
+    for pid in (F, K, R):
+        trace.take(Exited(AT, pid, "x", True))
+    assert not trace.untold
+    trace.close()
+    other = tracer(path)
+    write_started(path)
+    other.read_record()
+    assert not other.untold
+    other.close()
+
+
+def test_only_the_runs_own_numbers_are_known(path: Path) -> None:
+    trace = tracer(path)
+    assert trace.knows(R)
+    assert not trace.knows(HIGH + 9)
+    trace.take(Exited(AT, R, "x", True))
+    assert trace.knows(R), "a signal may still be on its way to be read"
+    trace.close()
+
+
 def test_by_the_connector_alone_forks_and_ends_are_enough(path: Path) -> None:
     trace = tracer(path, how="proc-connector")
     write_started(path)

@@ -35,6 +35,10 @@ class Format:
     name: str
     fields: tuple[_Field, ...]
 
+    def offset(self, name: str) -> int:
+        """Where a field begins. Raises KeyError."""
+        return {one.name: one.offset for one in self.fields}[name]
+
     def read(self, data: bytes) -> dict[str, Any]:
         """The fields of a record; text up to its first zero byte."""
         return {one.name: _value(one, data) for one in self.fields}

@@ -130,6 +130,15 @@ class RunTrace:
                 return self._chosen(news)
         return False
 
+    @property
+    def untold(self) -> bool:
+        """Whether something of the run lives and nobody has written yet who is who."""
+        return self.started is None and not self.nothing_started and bool(self._tasks)
+
+    def knows(self, pid: int) -> bool:
+        """Whether this number is, or was a moment ago, one of the run's tasks."""
+        return pid in self._tasks or pid in self._ended
+
     def end(self, why: str, lost: int) -> None:
         """Write what there is to write, and close. Raises OSError."""
         self.read_record()
@@ -226,7 +235,6 @@ class RunTrace:
             task,
             TracedExit,
             at_ns=news.at_ns,
-            process=self._process(task),
             ppid=news.parent,
             status=status,
             code=None if number else status >> 8,
@@ -278,13 +286,7 @@ class RunTrace:
         task = self._find(news.victim, news.at_ns)
         if task is None:
             return False
-        self._write_when_known(
-            task,
-            TracedOom,
-            at_ns=news.at_ns,
-            victim=self._process(task),
-            anon_rss_kib=news.anon_rss_kib,
-        )
+        self._write_when_known(task, TracedOom, at_ns=news.at_ns, anon_rss_kib=news.anon_rss_kib)
         return True
 
     def _ours(self) -> tuple[int, ...]:
@@ -330,14 +332,11 @@ class RunTrace:
         return next((role for one, role in self._roles if one is task), "member")
 
     def _write_when_known(self, task: _Task, kind: type[Any], **fields: Any) -> None:
-        at = fields.get("at_ns")
-
         def write() -> None:
             place = "victim" if kind is TracedOom else "process"
             known = {**fields, place: self._process(task)}
             self._write(kind, who=self._role(task), **known)
 
-        assert at is not None
         self._when_known(write)
 
     def _when_known(self, write: Callable[[], None]) -> None:

@@ -12,13 +12,19 @@ import os
 import select
 import signal
 import sys
+import time
 
 from lastout.evidence.events import Identity
 from lastout.evidence.trace import TracingUnavailable
 from lastout.evidence.trace.join import RunTrace
 from lastout.evidence.trace.source import Source
 
-__all__ = ["main", "trace"]
+__all__ = ["main", "open_supervisor", "trace"]
+
+_LOOK_EVERY_MS = 50
+_UNTOLD_S = 60.0
+_BREATH_MS = 5
+"""How late a signal may be read on a machine where others send many."""
 
 
 def trace(run: str, path: str, front: int, ready: int) -> int:
@@ -58,33 +64,44 @@ def _loop(
     source: Source, own: RunTrace, descriptors: list[int], front_fd: int, stopped: int
 ) -> bool:
     """Take news until front and keeper are gone; whether we were told to stop before."""
-    poll = select.poll()
+    poll, calm = select.poll(), select.poll()
     for descriptor in (*descriptors, front_fd, stopped):
         poll.register(descriptor, select.POLLIN)
+    for descriptor in (front_fd, stopped):
+        calm.register(descriptor, select.POLLIN)
     waiting = {front_fd}
     keeper_known = False
-    while waiting:
-        ready = {descriptor for descriptor, _ in poll.poll()}
+    orphaned = 0.0
+    while True:
+        if not waiting:
+            # The front was killed before anybody could write who the keeper is: it will, at the end.
+            orphaned = orphaned or time.monotonic()
+            if not own.untold or time.monotonic() - orphaned > _UNTOLD_S:
+                return False
+        ready = {fd for fd, _ in poll.poll(None if waiting else _LOOK_EVERY_MS)}
         if stopped in ready:
             return True
-        _take(source, own)
+        if not _take(source, own) and not ready & waiting:
+            # Somebody else's signals woke us: where there are many, not for each of them.
+            calm.poll(_BREATH_MS)
         if own.started is not None and not keeper_known:
             keeper_known = True
             keeper_fd = open_supervisor(own.started.keeper)
             if keeper_fd >= 0:
                 waiting.add(keeper_fd)
                 poll.register(keeper_fd, select.POLLIN)
+                calm.register(keeper_fd, select.POLLIN)
         for descriptor in ready & waiting:
             poll.unregister(descriptor)
+            calm.unregister(descriptor)
             waiting.remove(descriptor)
             os.close(descriptor)
-    return False
 
 
-def _take(source: Source, own: RunTrace) -> None:
-    for news in source.drain():
-        own.take(news)
+def _take(source: Source, own: RunTrace) -> bool:
+    taken = [own.take(news) for news in source.drain(own.knows)]
     own.read_record()
+    return any(taken)
 
 
 def open_supervisor(process: Identity) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from lastout.evidence.trace.connector import (
 from lastout.evidence.trace.connector import Forked as ForkedByConnector
 from lastout.evidence.trace.formats import Format
 from lastout.evidence.trace.instance import Instance, Tracefs, guard, sweep
+from lastout.evidence.trace.ringbuffer import Record
 from lastout.evidence.traced import TracedProcess
 from lastout.proctable import read_stat
 
@@ -139,21 +140,33 @@ class Source:
             descriptors.append(self._connector.fileno())
         return descriptors
 
-    def drain(self) -> list[Any]:
-        """All news since the last time, in order.
+    def drain(self, wanted: Callable[[int], bool] | None = None) -> list[Any]:
+        """All news since the last time, in order; of signals only those for tasks that are `wanted`.
 
         Signals are read first, because their senders are looked up while they may still be there;
-        the tree last, so that no signal comes before the fork of the process that it is for.
+        the tree last, so that no signal comes before the fork of the process that it is for. One
+        for a task that the tree names only then is looked up then.
         """
         news: list[Any] = []
+        strangers: list[tuple[int, Record]] = []
         if self._signals is not None:
             records = list(self._signals.read())
-            look = len(records) <= _RESOLVED_AT_ONCE
-            news += (one for record in records for one in self._signal(record, look))
+            look = wanted is not None or len(records) <= _RESOLVED_AT_ONCE
+            for record in records:
+                target = self._target(record)
+                if wanted is None or wanted(target):
+                    news += self._signal(record, look)
+                else:
+                    strangers.append((target, record))
         if self._connector is not None:
             news += map(self._from_connector, self._connector.read())
         if self._tree is not None:
-            news += (one for record in self._tree.read() for one in self._task(record))
+            tree = [one for record in self._tree.read() for one in self._task(record)]
+            born = {one.child for one in tree if isinstance(one, Forked)} if strangers else ()
+            for target, record in strangers:
+                if target in born:
+                    news += self._signal(record, True)
+            news += tree
         news.sort(key=lambda one: one.at_ns)
         return news
 
@@ -182,6 +195,7 @@ class Source:
         sweep(fs)
         self._fs = fs
         self._formats: dict[int, Format] = {}
+        self._targets: dict[int, int] = {}
         for system, event in (
             ("sched", "sched_process_fork"),
             ("sched", "sched_process_exec"),
@@ -191,6 +205,8 @@ class Source:
         ):
             found = fs.format(system, event)
             self._formats[found.id] = found
+            if event in ("signal_generate", "mark_victim"):
+                self._targets[found.id] = found.offset("pid")
         self._tree = Instance(fs, "tree", kilobytes=1024, wake_percent=25)
         self._signals = Instance(fs, "signals", kilobytes=1024, wake_percent=0)
         guard(fs)
@@ -204,6 +220,11 @@ class Source:
             self._tree.enable("sched", event)
         self._signals.enable("signal", "signal_generate", _CONDITION)
         self._signals.enable("oom", "mark_victim")
+
+    def _target(self, record: Record) -> int:
+        """The task that a signal, or the OOM killer, is after; 0 for what is neither."""
+        place = self._targets.get(int.from_bytes(record.data[:2], "little"))
+        return 0 if place is None else int.from_bytes(record.data[place : place + 4], "little")
 
     def _task(self, record: Any) -> Iterator[Any]:
         form = self._formats.get(int.from_bytes(record.data[:2], "little"))
