@@ -20,7 +20,7 @@ import pytest
 
 import lastout
 from lastout import proctable
-from lastout.identity import Alive, still_alive, wait_dead
+from lastout.identity import Alive, still_alive, take, wait_dead
 
 NAME = "some-agent"
 
@@ -49,6 +49,7 @@ def matches(pattern: str, whole: bool) -> set[int]:
 @pytest.fixture
 def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[lastout.Popen[Any]]:
     """A writer by that name; with the parameter also a tool by that name in its own session."""
+    before = set(below())
     shell = tmp_path / NAME
     shutil.copy("/bin/sh", shell)
     script = "echo here; while :; do read x; done"
@@ -63,6 +64,10 @@ def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[lastout.Po
         assert process.stdout.readline() == b"here\n"
         yield process
         process.kill()
+    # Who wrote a line when its supervisors were killed ends on its own.
+    for pid in set(below()) - before:
+        with contextlib.suppress(ProcessLookupError):
+            wait_dead(take(pid), 10)
 
 
 @pytest.mark.parametrize("agent", [True], indirect=True, ids=["with a tool"])
