@@ -288,7 +288,8 @@ int64_t stop_next_due(void)
 
 void forward_signal(const struct message *m)
 {
-    if (!root_lives()) return;
+    /* Held for a look, the root keeps its group's number from everybody else. */
+    if (!root_lives() && !(observe_holds() && run.board->root_group)) return;
     int error = signal_root(&m->signo, 1);
     root_signalled_line(m->signo, error, m);
     wake_peer();

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import select
 import subprocess
 import threading
 from collections.abc import Callable
@@ -113,9 +115,12 @@ def test_a_stop_works_in_the_window(begin: Begin) -> None:
         observer = lastout.ThreadExitObserver(2)
         with begin(["sh", "-c", "trap '' HUP; sleep 61 & exit 6"], observer=observer) as run:
             opportunity = observer.opportunity(20)
+            (member,) = opportunity.tree()
+            fd = os.pidfd_open(member.pid)  # held with the root: its parent is the keeper
             run.terminate()
-            while opportunity.tree():
-                pass
+            assert select.select([fd], [], [], 20)[0]
+            os.close(fd)
+            assert opportunity.tree() == []
             opportunity.acknowledge()
             assert run.wait(20) == 6
             assert run.outcome.stop == lastout.Stop("requested", "user")

@@ -31,6 +31,13 @@ def test_a_root_that_leaves_it_raw(any_shell: Shell) -> None:
     assert any_shell.modes() == before
 
 
+def test_a_root_that_leaves_it_non_blocking(shell: Shell, scene: Scene) -> None:
+    """Asked on the same line: a shell that reads and finds its input so puts it right itself."""
+    flags = "grep flags /proc/self/fdinfo/0"
+    shell.command(f"{flags} > before; $LASTOUT -- {program('raw_tty')} exit; {flags} > after")
+    assert (scene.directory / "after").read_text() == (scene.directory / "before").read_text()
+
+
 @pytest.mark.parametrize("who", ["root", "keeper"])
 def test_killed_while_it_is_raw(who: str, any_shell: Shell, scene: Scene) -> None:
     before = any_shell.modes()
