@@ -15,7 +15,7 @@ DEV  := $(VENV)/.dev
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts torture check native bench clean
+.PHONY: help demo test hosts torture check native bench wheels fuzz clean
 
 help:
 	@echo "make demo      a rude agent, with and without lastout, told in sentences"
@@ -24,6 +24,8 @@ help:
 	@echo "make check     lint, types, C warnings of gcc and clang, a build with ASan and UBSan"
 	@echo "make torture   the tests that repeat, for a long time"
 	@echo "make bench     the tables of the README; ARGS=--short for a quick look"
+	@echo "make fuzz      feeds the supervisor's parsers with nonsense; SECONDS=60"
+	@echo "make wheels    the files of a release, from the last commit, into dist/"
 	@echo "make native    the supervisor alone"
 	@echo "make clean     away with everything that was built"
 
@@ -40,6 +42,13 @@ torture: $(DEV) $(PROGRAM)
 
 bench: $(DEV) $(PROGRAM)
 	$(BIN)/python -m bench $(ARGS)
+
+fuzz: SECONDS = 60
+fuzz:
+	@$(PYTHON) tests/fuzz/build.py --seconds $(SECONDS)
+
+wheels: $(VENV)/.release
+	@$(BIN)/python tools/wheels.py $(ARGS)
 
 native:
 	@$(PYTHON) hatch_build.py
@@ -75,6 +84,10 @@ $(DEV): $(BASE)
 
 $(VENV)/.hosts: $(DEV)
 	@$(PIP) install --upgrade --group hosts
+	@touch $@
+
+$(VENV)/.release: $(BASE)
+	@$(PIP) install --group release
 	@touch $@
 
 clean:

@@ -4,8 +4,10 @@ As hatchling's build hook it puts the program into every wheel, the editable one
 script it builds in the work tree and needs nothing but a compiler: `python hatch_build.py`
 (see `--help`).
 
-Environment: CC (then only this compiler is used), LASTOUT_LINK (musl, static or dynamic; otherwise
-the first of the three that works on this machine), CFLAGS and LDFLAGS (appended).
+Environment: CC (then only this compiler is used), LASTOUT_LINK (musl, static, zig or dynamic;
+otherwise the first of musl, static and dynamic that works on this machine), LASTOUT_MACHINE (what a
+wheel is for when CC makes programs for another machine: x86_64, aarch64), CFLAGS and LDFLAGS
+(appended).
 """
 
 from __future__ import annotations
@@ -48,15 +50,12 @@ SANITIZE = (
     "-fno-sanitize-recover=all",
 )
 # Fewer pages to map and copy: private memory of a static glibc build fell from 336 to 192 KiB.
-SMALL = (
-    "-ffunction-sections",
-    "-fno-asynchronous-unwind-tables",
-    "-Wl,--gc-sections",
-    "-Wl,-z,noseparate-code",
-)
+SMALL = ("-ffunction-sections", "-fno-asynchronous-unwind-tables", "-Wl,--gc-sections")
+FEWER = "-Wl,-z,noseparate-code"
 LINK = {
-    "musl": ("-static", "-s", *SMALL),
-    "static": ("-static", "-s", *SMALL),
+    "musl": ("-static", "-s", *SMALL, FEWER),
+    "static": ("-static", "-s", *SMALL, FEWER),
+    "zig": ("-static", "-s", *SMALL),  # musl too; zig knows no FEWER
     "dynamic": ("-s",),
 }
 
@@ -172,7 +171,8 @@ def build(toolchain: Toolchain, output: Path, *, strict: bool, sanitize: bool = 
 
 def wheel_tag(toolchain: Toolchain) -> str:
     """A static program asks nothing of the machine's libc, so its wheel is good on all of them."""
-    machine = sysconfig.get_platform().partition("-")[2].replace("-", "_").replace(".", "_")
+    here = sysconfig.get_platform().partition("-")[2]
+    machine = (os.environ.get("LASTOUT_MACHINE") or here).replace("-", "_").replace(".", "_")
     if toolchain.is_static:
         return f"py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}"
     return f"py3-none-linux_{machine}"

@@ -144,7 +144,7 @@ def test_no_compiler_is_one_clear_sentence_for_an_installer_too(
 def test_an_unknown_way_of_linking_is_named(checkout: Path) -> None:
     done = run_script(checkout, LASTOUT_LINK="magic")
     assert done.returncode == 1
-    assert done.stderr == "lastout: LASTOUT_LINK=magic is none of musl, static, dynamic.\n"
+    assert done.stderr == "lastout: LASTOUT_LINK=magic is none of musl, static, zig, dynamic.\n"
 
 
 def test_a_compiler_error_is_shown_and_leaves_the_old_program(checkout: Path) -> None:
