@@ -32,6 +32,15 @@ async def test_an_idle_agent_rests_and_the_next_message_resumes_the_conversation
         assert stage.said(chat.kept.native) == ["hello", "again"]
 
 
+async def test_what_an_agent_says_while_it_idles_does_not_keep_it(stage, until):
+    async with stage.host(idle=IDLE) as host:
+        chat = await host.open("k", stage.agent("--chatter", "0.05"))
+        _, ended = await until(
+            chat, lambda: chat.send("hello"), lambda event: isinstance(event, AgentEnded)
+        )
+        assert ended.why.startswith("it rested")
+
+
 async def test_a_running_turn_a_question_and_a_task_in_the_background_are_work(stage, until):
     async with stage.host(idle=IDLE) as host:
         running = await host.open("running", stage.agent())

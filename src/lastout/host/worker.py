@@ -260,8 +260,12 @@ class Worker:
         if live.ended.is_set():
             self._bury(live)
             return
+        # What an agent says while it idles is no work, and does not begin the time anew.
         with anyio.move_on_after(self._idle) as waited:
-            await self._changes.next(live.ended)
+            while not (self._owed() or self._queue or self.closed or live.wanted):
+                await self._changes.next(live.ended)
+                if live.ended.is_set():
+                    return
         if waited.cancelled_caught and not self._owed() and not self._queue:
             await self.end("idle")
 

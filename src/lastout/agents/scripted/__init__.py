@@ -21,7 +21,7 @@ A message whose lines begin with `/` is its script for that turn; any other text
 
 Options: --lock (refuse a second writer as Codex does), --ignore WHAT[,WHAT], --die TEXT (print it
 and exit 3 at start), --slow SECONDS (wait before the first answer), --server COMMAND (start this
-at once, in a session of its own).
+at once, in a session of its own), --chatter SECONDS (send a warning every so often).
 
 It imports nothing but the standard library, so that it starts in a few milliseconds.
 """

@@ -91,6 +91,12 @@ class Agent:
             {"method": method, "params": {"threadId": self.thread, "turnId": turn} | params}
         )
 
+    def chatter(self, seconds: float) -> None:
+        """Say something that matters to nobody, for ever."""
+        while True:
+            time.sleep(seconds)
+            self._tell("warning", None, {"message": "still here"})
+
     # Requests.
 
     def initialize(self, params: dict[str, Any]) -> Result:
@@ -264,6 +270,7 @@ def main() -> None:
     parser.add_argument("--die")
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--server")
+    parser.add_argument("--chatter", type=float)
     options = parser.parse_args()
     if options.die is not None:
         sys.stderr.write(options.die + "\n")
@@ -273,6 +280,8 @@ def main() -> None:
             ["sh", "-c", options.server], stdin=subprocess.DEVNULL, start_new_session=True
         )
     agent = Agent(options)
+    if options.chatter is not None:
+        threading.Thread(target=agent.chatter, args=(options.chatter,), daemon=True).start()
 
     def told(number: int, frame: object) -> None:
         if "term" not in agent.ignores:
