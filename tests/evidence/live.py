@@ -96,11 +96,14 @@ def settle(before: set[Identity]) -> None:
             os.close(fd)
 
 
-def instances() -> list[str]:
-    """The trace instances that there are, seen from a mount namespace of its own."""
+def instances(pid: int | None = None) -> list[str]:
+    """The trace instances of this tracer, or those whose tracer is gone; others' are left alone."""
     code = (
         "import os; from lastout.evidence.trace.instance import Tracefs;"
         "print(*os.listdir(Tracefs().root + '/instances'))"
     )
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    names = [name for name in done.stdout.split() if name.startswith("lastout.")]
+    if pid is not None:
+        return [name for name in names if name.split(".")[1] == str(pid)]
+    return [name for name in names if not Path(f"/proc/{name.split('.')[1]}").exists()]

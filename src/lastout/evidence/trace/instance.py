@@ -188,7 +188,7 @@ def guard(fs: Tracefs) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         os.read(ours, 1)
-        for _ in range(50):
+        for _ in range(250):
             left = [name for name in os.listdir(f"{fs.root}/instances") if name.startswith(prefix)]
             for name in left:
                 with contextlib.suppress(OSError):
