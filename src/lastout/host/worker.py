@@ -262,9 +262,9 @@ class Worker:
             return
         # What an agent says while it idles is no work, and does not begin the time anew.
         with anyio.move_on_after(self._idle) as waited:
-            while not (self._owed() or self._queue or self.closed or live.wanted):
+            while True:
                 await self._changes.next(live.ended)
-                if live.ended.is_set():
+                if live.ended.is_set() or live.wanted or self._owed() or self._queue or self.closed:
                     return
         if waited.cancelled_caught and not self._owed() and not self._queue:
             await self.end("idle")
