@@ -231,6 +231,19 @@ async def test_the_block_is_left_in_the_window(opened: Opener) -> None:
         assert isinstance(await observer.observation(), Failed)
 
 
+async def test_nobody_looks_when_the_block_is_left(opened: Opener) -> None:
+    """The observer is there, and nobody waits for its opportunity, or ever could: no bound."""
+    for _ in range(ROUNDS):
+        observer = lastout.ExitObserver(2)
+        async with opened(["sh", "-c", "sleep 61"], observer=observer) as process:
+            pass
+        assert process.outcome is not None
+        assert process.outcome.tree_gone
+        observation = await observer.observation()
+        assert isinstance(observation, Failed)
+        assert observation.why == "dropped"
+
+
 async def test_a_look_that_goes_on_holds_the_end_of_the_block_for_the_bound(opened: Opener) -> None:
     for _ in range(ROUNDS):
         observer = lastout.ExitObserver(SHORT)
