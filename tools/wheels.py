@@ -27,15 +27,14 @@ class ReleaseFailed(Exception):
     """No release can be made; the text is for the person who reads it."""
 
 
-def epoch() -> str:
-    """SOURCE_DATE_EPOCH, as reproducible-builds.org defines it."""
-    if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return given
-    command = ["git", "log", "-1", "--format=%ct"]
+def git(*words: str) -> str:
+    """What git says of the project. Raises ReleaseFailed."""
     try:
-        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise ReleaseFailed("no SOURCE_DATE_EPOCH, and no commit to take it from") from error
+        told = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    except OSError as error:
+        raise ReleaseFailed(f"a release is made of a commit: {error}") from error
+    except subprocess.CalledProcessError as error:
+        raise ReleaseFailed(f"a release is made of a commit: {error.stderr.strip()}") from error
     return told.stdout.strip()
 
 
@@ -56,25 +55,21 @@ def build(kind: str, source: Path, output: Path, **env: str) -> Path:
     return output / done.stdout.split()[-1]
 
 
-def checkout(target: Path) -> Path:
-    """The files of the last commit: what lies about in the work tree is in no release."""
+def checkout(commit: str, target: Path) -> Path:
+    """The files of a commit: what lies about in the work tree is in no release."""
     target.mkdir()
     files = target / "commit.tar"
-    done = subprocess.run(
-        ["git", "archive", "-o", str(files), "HEAD"], cwd=ROOT, capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        raise ReleaseFailed(f"a release is made of a commit: {done.stderr.strip()}")
+    git("archive", "-o", str(files), commit)
     with tarfile.open(files) as archive:
         archive.extractall(target, filter="data")
     files.unlink()
     return target
 
 
-def make(scratch: Path, machines: tuple[str, ...], date: str) -> list[Path]:
+def make(scratch: Path, commit: str, machines: tuple[str, ...], date: str) -> list[Path]:
     """Everything once, below `scratch`."""
     output = scratch / "dist"
-    sdist = build("sdist", checkout(scratch / "commit"), output, SOURCE_DATE_EPOCH=date)
+    sdist = build("sdist", checkout(commit, scratch / "commit"), output, SOURCE_DATE_EPOCH=date)
     with tarfile.open(sdist) as archive:
         archive.extractall(scratch, filter="data")
     source = scratch / sdist.name.removesuffix(".tar.gz")
@@ -106,9 +101,11 @@ def release(output: Path, machines: tuple[str, ...]) -> list[Path]:
     for module in ("ziglang", "hatchling"):
         if importlib.util.find_spec(module) is None:
             raise ReleaseFailed(f"{module} is not installed: pip install --group release")
-    date = epoch()
+    commit = git("rev-parse", "HEAD")  # once: it may move while this works
+    # As reproducible-builds.org defines it.
+    date = os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct", commit)
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        first, second = (make(Path(place), machines, date) for place in (one, two))
+        first, second = (make(Path(place), commit, machines, date) for place in (one, two))
         for left, right in zip(first, second, strict=True):
             if (left.name, digest(left)) != (right.name, digest(right)):
                 raise ReleaseFailed(f"{left.name} came out different the second time")
