@@ -207,6 +207,7 @@ _Noreturn void refuse(int status, const char *event, const char *reason, int err
 /* ---- processes and the tree ------------------------------------------------------------------------------------------ */
 
 bool read_member(pid_t, struct member *);                    /* one line of /proc; false when it is gone */
+bool parse_member(const char *stat, pid_t, struct member *); /* the text of /proc/PID/stat; false when it is none */
 bool is_dying(pid_t);                                        /* it will do nothing more */
 bool identify(pid_t, struct ident *);                        /* of ourselves, an own child, or a pinned process */
 uint64_t pidfd_inode(int pidfd);

@@ -23,25 +23,27 @@ static ssize_t slurp(const char *path, char *b, size_t size)
     return n;
 }
 
-bool read_member(pid_t pid, struct member *m)
+bool parse_member(const char *stat, pid_t pid, struct member *m)
 {
-    char path[64], b[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (slurp(path, b, sizeof b) <= 0) return false;
-    char *open_ = strchr(b, '('), *close_ = strrchr(b, ')');    /* the name may hold anything, also ')' and newlines */
-    if (!open_ || !close_ || close_ < open_) return false;
+    const char *open_ = strchr(stat, '('), *close_ = strrchr(stat, ')');   /* the name may hold anything, also ')' and newlines */
+    if (!open_ || !close_ || close_ < open_ || close_[1] != ' ' || !close_[2]) return false;
     size_t n = (size_t)(close_ - open_ - 1);
     if (n >= sizeof m->name) n = sizeof m->name - 1;
     memcpy(m->name, open_ + 1, n);
     m->name[n] = 0;
-    char *p = close_ + 2;
+    const char *p = close_ + 2;
     m->id.pid = pid;
     m->in_cgroup = false;
     m->id.inode = 0;
     m->uid = 0;
     m->state = *p++;
     long long f[23];
-    for (int i = 4; i <= 22; i++) f[i] = strtoll(p, &p, 10);    /* numbered as in proc(5) */
+    for (int i = 4; i <= 22; i++) {                              /* numbered as in proc(5) */
+        char *end;
+        f[i] = strtoll(p, &end, 10);
+        if (end == p) return false;
+        p = end;
+    }
     m->ppid = (pid_t)f[4];
     m->pgid = (pid_t)f[5];
     m->session = (pid_t)f[6];
@@ -71,6 +73,13 @@ bool is_dying(pid_t pid)
     if (slurp(path, b, sizeof b) <= 0) return true;
     const char *p = strrchr(b, ')');
     return p && sscanf(p + 2, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & (PF_EXITING | PF_SIGNALED);
+}
+
+bool read_member(pid_t pid, struct member *m)
+{
+    char path[64], b[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    return slurp(path, b, sizeof b) > 0 && parse_member(b, pid, m);
 }
 
 bool identify(pid_t pid, struct ident *id)

@@ -312,12 +312,9 @@ def decode(line: bytes) -> Event:
     try:
         known: Event = _decoder.decode(line)
         return known
-    except msgspec.ValidationError:
-        # JSON, but of another version, or with null for what its writer could not find out.
-        return _leniently(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        # A name or an argument that is not UTF-8 is written with lone surrogates, which msgspec
-        # refuses.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # JSON, but of another version, or with null for what its writer could not find out; or a
+        # name or an argument that is not UTF-8, written with lone surrogates, which msgspec refuses.
         return _leniently(line)
 
 
@@ -340,6 +337,8 @@ def _leniently(line: bytes) -> Event:
         return known
     except msgspec.ValidationError:
         return _unknown(fields)
+    except RecursionError:
+        raise NotALine("the line is nested too deeply") from None
 
 
 def _unknown(fields: dict[str, Any]) -> Unknown:
@@ -355,6 +354,8 @@ def _fields(line: bytes) -> dict[str, Any]:
         fields = json.loads(line)
     except ValueError as error:
         raise NotALine(str(error)) from None
+    except RecursionError:
+        raise NotALine("the line is nested too deeply") from None
     if not isinstance(fields, dict):
         raise NotALine(f"the line is a JSON {type(fields).__name__}, not an object")
     return fields
