@@ -15,7 +15,7 @@ DEV  := $(VENV)/.dev
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts torture check native bench wheels fuzz clean
+.PHONY: help demo test hosts torture check native bench wheels fuzz soak clean
 
 help:
 	@echo "make demo      a rude agent, with and without lastout, told in sentences"
@@ -25,6 +25,7 @@ help:
 	@echo "make torture   the tests that repeat, for a long time"
 	@echo "make bench     the tables of the README; ARGS=--short for a quick look"
 	@echo "make fuzz      feeds the supervisor's parsers with nonsense; SECONDS=60"
+	@echo "make soak      runs at random, killed and frozen: nothing may grow; MINUTES=30"
 	@echo "make wheels    the files of a release, from the last commit, into dist/"
 	@echo "make native    the supervisor alone"
 	@echo "make clean     away with everything that was built"
@@ -46,6 +47,10 @@ bench: $(DEV) $(PROGRAM)
 fuzz: SECONDS = 60
 fuzz:
 	@$(PYTHON) tests/fuzz/build.py --seconds $(SECONDS)
+
+soak: MINUTES = 30
+soak: $(DEV) $(PROGRAM)
+	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(ARGS)
 
 wheels: $(VENV)/.release
 	@$(BIN)/python tools/wheels.py $(ARGS)

@@ -26,7 +26,7 @@ def own_cgroup() -> Path | None:
     return Path(points[0] + mine[0].removeprefix("0::")) if points and mine else None
 
 
-def _can_make_cgroups() -> bool:
+def can_make_cgroups() -> bool:
     here = own_cgroup()
     return here is not None and os.access(here, os.W_OK) and (here / "cgroup.procs").exists()
 
@@ -41,7 +41,7 @@ def _can_make_namespaces() -> bool:
 
 
 needs_cgroup = pytest.mark.skipif(
-    not _can_make_cgroups(), reason="no writable cgroup2 tree on this machine"
+    not can_make_cgroups(), reason="no writable cgroup2 tree on this machine"
 )
 needs_pidns = pytest.mark.skipif(
     not _can_make_namespaces(), reason="no pid namespaces on this machine"
