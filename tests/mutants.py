@@ -156,7 +156,7 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _S + "an_inherited_child_survives_a_stop_and_a_takeover"),
     ("tree_linux.c", "group > 1 && group != getpgrp() && group != run.front_group && (getsid(pid) != getsid(0) || group == pid)",
      "group > 1", _TTY + "sigkill_in_the_shared_group_hits_nobody_else"),
-    ("proc.c", "*close_ = strrchr(b, ')')", "*close_ = strchr(b, ')')",
+    ("proc.c", "*close_ = strrchr(stat, ')')", "*close_ = strchr(stat, ')')",
      _L + "a_name_made_to_confuse_readers"),
     ("proc.c", "(m->state == 'Z' && m->threads <= 1)", "(m->state == 'Z')",
      "test_emptiness_proof.py::test_state_z_of_a_leader_is_not_death"),
@@ -179,7 +179,7 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _OUT + "the_supervisor_lets_go_of_output_as_soon_as_the_root_runs"),
     ("front.c", "if (!run.driver) reap_strangers();", "",
      "test_pid1.py::test_orphans_that_are_not_of_the_root_are_reaped_too"),
-    ("front.c", "return front.planned = due;", "return front.planned = due ? due : now_ns() + 50 * MS;",
+    ("front.c", "return front.planned = earlier(due, observe_prompt_until());", "return now_ns() + 50 * MS;",
      "test_idle.py::test_none_after_stdin_of_a_run_that_ignores_it_has_ended"),
     # ---- the status
     ("front.c", "if (b->trigger == TIMEOUT) _exit(EXIT_TIMEOUT);", "",

@@ -15,6 +15,7 @@ def test_a_line_that_is_missing_is_noticed(mutant: mutants.Mutant, tmp_path: Pat
     assert not mutants.survives(mutant, tmp_path), f"{mutant.test} stays green"
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("mutant", mutants.mutants(), ids=lambda mutant: mutant.name)
 def test_the_table_is_up_to_date(mutant: mutants.Mutant) -> None:
     text = (mutants.ROOT / "native" / mutant.file).read_text()
