@@ -55,7 +55,6 @@ class RunOptions(TypedDict, total=False):
     executable: Argument | None
     argv0: str | bytes | None
     start_new_session: bool
-    ctty: bool
     mask: Iterable[int]
     observer: ExitObserver | None
 

@@ -42,16 +42,17 @@ class Link:
         """The front's exit code, or minus its signal, where nobody has taken it away."""
         self.problems: list[Problem] = []
 
-    def wait_blocking(self, seconds: float | None, also: tuple[int, int] | None = None) -> None:
+    def wait_blocking(self, seconds: float | None, also: tuple[int, int] | None = None) -> bool:
         """Wait, in this thread, until `read` has something new or the time is over; or until
-        `also`, a descriptor with its poll(2) events, is ready."""
+        `also`, a descriptor with its poll(2) events, is ready. False when that is all."""
         poll = select.poll()
         if also is not None:
             poll.register(*also)
         for fd, over in ((self._socket.fileno(), self.ended), (self._pidfd, self.front_gone)):
             if not over:
                 poll.register(fd, select.POLLIN)
-        poll.poll(None if seconds is None else max(0.0, seconds * 1000))
+        ready = poll.poll(None if seconds is None else max(0.0, seconds * 1000))
+        return also is None or any(fd != also[0] for fd, _ in ready)
 
     def read(self) -> list[Event]:
         """The events that have come, without waiting."""

@@ -136,6 +136,8 @@ def command(
     if ctty:
         options.append("--ctty")
     if observe is not None:
+        if contain == "pidns":
+            raise ValueError("no observer with pidns: the namespace's init reaps the root unseen")
         options += ["--observe", "--observe-bound", seconds("the observe bound", observe)]
     if argv0 is not None:
         add("--argv0", _word("argv0", argv0))

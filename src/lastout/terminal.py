@@ -31,7 +31,7 @@ from lastout.supervisor import Argument
 __all__ = ["Size", "Terminal", "TerminalPopen", "open_terminal"]
 
 _CHUNK: Final = 65536
-_TURNS: Final = 3
+_TURNS: Final = 8
 """How often to look again before going to sleep: a terminal holds little, and one that is written to
 fast has more in a moment. Going to sleep and waking up takes longer than that."""
 
@@ -229,7 +229,6 @@ class TerminalPopen(Popen[bytes]):
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1, not {max_bytes!r}")
         ends = None if timeout is None else time.monotonic() + timeout
-        turns = _TURNS
         while True:
             over = self.returncode is not None
             data = _read_some(self._open_master(), max_bytes)
@@ -237,10 +236,6 @@ class TerminalPopen(Popen[bytes]):
                 return data
             if over:
                 return b""
-            if turns:
-                turns -= 1
-                os.sched_yield()
-                continue
             self._await(select.POLLIN, ends)
 
     def write(self, data: bytes, timeout: float | None = None) -> None:
@@ -294,14 +289,16 @@ class TerminalPopen(Popen[bytes]):
         left = None if ends is None else ends - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError("the terminal was not ready in time")
+        told = True
         with self._waitpid_lock:
             self._waiters += 1  # while there are any the descriptors stay open
         try:
             if self.returncode is None and self._link is not None:
-                self._link.wait_blocking(left, (self._open_master(), event))
+                told = self._link.wait_blocking(left, (self._open_master(), event))
         finally:
             with self._waitpid_lock:
-                self._look()
+                if told:
+                    self._look()
                 self._waiters -= 1
                 self._close_when_over()
 

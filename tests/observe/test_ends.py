@@ -170,6 +170,13 @@ def test_another_platform_refuses_before_anything_is_created(
         lastout.ExitObserver()
 
 
+@pytest.mark.anyio
+async def test_a_pid_namespace_refuses_before_anything_is_created(opened: Opener) -> None:
+    with pytest.raises(ValueError, match="pidns"):
+        async with opened(["true"], observer=lastout.ExitObserver(), contain="pidns"):
+            pass
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
