@@ -15,7 +15,7 @@ DEV  := $(VENV)/.dev
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts torture check native bench wheels fuzz soak clean
+.PHONY: help demo test hosts torture check native bench wheels fuzz soak old-kernel clean
 
 help:
 	@echo "make demo      a rude agent, with and without lastout, told in sentences"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench     the tables of the README; ARGS=--short for a quick look"
 	@echo "make fuzz      feeds the supervisor's parsers with nonsense; SECONDS=60"
 	@echo "make soak      runs at random, killed and frozen: nothing may grow; MINUTES=30"
+	@echo "make old-kernel  the supervisor's tests, with one that takes this kernel for an old one"
 	@echo "make wheels    the files of a release, from the last commit, into dist/"
 	@echo "make native    the supervisor alone"
 	@echo "make clean     away with everything that was built"
@@ -51,6 +52,11 @@ fuzz:
 soak: MINUTES = 30
 soak: $(DEV) $(PROGRAM)
 	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(ARGS)
+
+old-kernel: $(DEV)
+	CFLAGS=-DLASTOUT_OLD_KERNEL $(BIN)/python hatch_build.py --output build/old-kernel/lastout-supervisor
+	LASTOUT_SUPERVISOR_UNDER_TEST=$(CURDIR)/build/old-kernel/lastout-supervisor $(BIN)/python -m pytest -q \
+	    tests/supervisor tests/tiers --ignore tests/supervisor/test_mutants.py $(ARGS)
 
 wheels: $(VENV)/.release
 	@$(BIN)/python tools/wheels.py $(ARGS)

@@ -43,15 +43,19 @@ def missing() -> str | None:
     return None
 
 
-def build(name: str, output: Path = OUTPUT) -> Path:
-    """One fuzzer. Raises CalledProcessError; the compiler's words are on stderr."""
+def build(output: Path = OUTPUT) -> dict[str, Path]:
+    """All of them. Raises CalledProcessError; the compiler's words are on stderr."""
     output.mkdir(parents=True, exist_ok=True)
-    program = output / f"fuzz_{name}"
     native = ROOT / "native"
-    sources = [path for path in sorted(native.glob("*.c")) if path.name != INSTEAD[name]]
-    command = ["clang", *FLAGS, f"-I{native}", f"-I{HERE}", "-o", str(program)]
-    subprocess.run([*command, str(HERE / f"fuzz_{name}.c"), *map(str, sources)], check=True)
-    return program
+    sources = sorted(native.glob("*.c"))
+    subprocess.run(["clang", *FLAGS, "-c", *map(str, sources)], cwd=output, check=True)
+    programs = {}
+    for name, included in INSTEAD.items():
+        programs[name] = output / f"fuzz_{name}"
+        objects = [str(output / f"{path.stem}.o") for path in sources if path.name != included]
+        command = ["clang", *FLAGS, f"-I{native}", f"-I{HERE}", "-o", str(programs[name])]
+        subprocess.run([*command, str(HERE / f"fuzz_{name}.c"), *objects], check=True)
+    return programs
 
 
 def run(program: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -72,10 +76,10 @@ def main() -> int:
         print(f"the fuzzers cannot be built: {lacks}", file=sys.stderr)
         return 1
     failed = False
-    for name in INSTEAD:
+    for name, program in build().items():
         print(f"fuzz_{name} ...", flush=True)
         each = max(1, options.seconds // len(INSTEAD))
-        done = run(build(name), name, f"-max_total_time={each}")
+        done = run(program, name, f"-max_total_time={each}")
         if done.returncode:
             failed = True
             print(done.stderr)

@@ -17,7 +17,13 @@ _LACKS = fuzzers.missing()
 pytestmark = [pytest.mark.skipif(_LACKS is not None, reason=str(_LACKS)), pytest.mark.timeout(600)]
 
 
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    built: dict[str, Path] = fuzzers.build(tmp_path_factory.mktemp("fuzz"))
+    return built
+
+
 @pytest.mark.parametrize("name", list(fuzzers.INSTEAD))
-def test_nothing_is_found(name: str, tmp_path: Path) -> None:
-    done = fuzzers.run(fuzzers.build(name, tmp_path), name, "-runs=5000", "-seed=1")
+def test_nothing_is_found(name: str, programs: dict[str, Path]) -> None:
+    done = fuzzers.run(programs[name], name, "-runs=20000", "-seed=1")
     assert done.returncode == 0, done.stderr
