@@ -120,11 +120,22 @@ def _fill(state: Path, runs: int) -> str:
 
 def _command(what: str, limit: float, state: Path, arguments: list[str]) -> Number:
     times = []
+    used = []
     for _ in range(9):
-        began = time.monotonic()
+        began, before = time.monotonic(), os.times()
         _lastout(state, arguments)
         times.append(time.monotonic() - began)
-    detail = f"the whole command, Python's start included; median of {len(times)}"
+        after = os.times()
+        used.append(
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
+    detail = (
+        f"the whole command, Python's start included; median of {len(times)}; "
+        f"processor time {statistics.median(used):.2f} s, load {os.getloadavg()[0]:.0f}"
+    )
     return Number(what, statistics.median(times), limit, "s", detail)
 
 
