@@ -266,21 +266,25 @@ def test_a_peer_that_never_reads_costs_the_record_nothing(scene: Scene) -> None:
 
 
 def test_answers_leave_room_for_the_facts_of_the_record(scene: Scene) -> None:
-    run = scene.run(scene.program("crowd", "300"), control=True)
-    scene.member("root")
+    shell = '"$0" 300 & exec "$1" agent note=USR1'
+    programs = [*scene.program("crowd"), *scene.program("actor")]
+    run = scene.run(["sh", "-c", shell, *programs], control=True)
+    agent = scene.member("agent")
+    scene.member("root")  # the crowd is complete
     front, keeper = run.front, run.keeper
     # All commands lie before the keeper when it wakes, and nobody takes its lines away.
     holder = hold(scene, run)
-    run.send(b'{"cmd":"list"}\n' * 9 + b'{"cmd":"signal","name":"CHLD"}\n' * 55)
+    run.send(b'{"cmd":"list"}\n' * 9 + b'{"cmd":"signal","name":"USR1"}\n' * 55)
     run.hub.look(run.all_sent, "the front has passed them on")
     front.signal(SIGSTOP)
     front.wait_state("T")
     holder.dismiss()
+    scene.until(lambda: agent.arrivals(SIGUSR1), "the answers lie before the facts")
     keeper.wait_state("S")
     front.signal(SIGCONT)
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
-    assert len(run.all("signalled", signal="CHLD")) == 55
+    assert len(run.all("signalled", signal="USR1")) == 55
 
 
 def test_acknowledge_without_an_observation_is_an_error(scene: Scene) -> None:
