@@ -166,30 +166,29 @@ static bool keeper_has_room(void)
     return !run.keeper_full;
 }
 
+/* One batch: poll comes back for the rest, and deadlines are kept meanwhile. */
 bool control_read(void (*deliver)(const struct message *))
 {
-    while (keeper_has_room()) {
-        size_t most = sizeof buffer - have;
-        ssize_t n = recv(run.control, buffer + have, most < BATCH ? most : BATCH, MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-        if (n <= 0) return false;
-        have += (size_t)n;
-        char *start = buffer, *end;
-        while ((end = memchr(start, '\n', have - (size_t)(start - buffer)))) {
-            *end = 0;
-            if (memchr(start, 0, (size_t)(end - start))) error_line("a NUL byte is no JSON");
-            else if (!discarding) take_line(start, deliver);
-            discarding = false;
-            start = end + 1;
-        }
-        have -= (size_t)(start - buffer);
-        memmove(buffer, start, have);
-        if (have == sizeof buffer) {
-            if (!discarding) error_line("a command is at most 4096 bytes");
-            discarding = true;
-            have = 0;
-        }
+    if (!keeper_has_room()) return true;
+    size_t most = sizeof buffer - have;
+    ssize_t n = recv(run.control, buffer + have, most < BATCH ? most : BATCH, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+    if (n <= 0) return false;
+    have += (size_t)n;
+    char *start = buffer, *end;
+    while ((end = memchr(start, '\n', have - (size_t)(start - buffer)))) {
+        *end = 0;
+        if (memchr(start, 0, (size_t)(end - start))) error_line("a NUL byte is no JSON");
+        else if (!discarding) take_line(start, deliver);
+        discarding = false;
+        start = end + 1;
+    }
+    have -= (size_t)(start - buffer);
+    memmove(buffer, start, have);
+    if (have == sizeof buffer) {
+        if (!discarding) error_line("a command is at most 4096 bytes");
+        discarding = true;
+        have = 0;
     }
     return true;
 }

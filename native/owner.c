@@ -96,13 +96,22 @@ void owner_look(void)
     stop_for(OWNER_DIED, "owner");
 }
 
-/* Not needed before the root runs, so it does not hold it up. The parent is pinned: while it lives, its number is its own. */
+/* The front lives, is the one that we know, and its parent is the one that we know. */
+static bool front_has_parent(void)
+{
+    const struct ident *front = &run.board->front;
+    struct member m;
+    return read_member(front->pid, &m) && m.id.start == front->start && m.ppid == run.parent.pid && !dead(&m);
+}
+
+/* Not needed before the root runs, so it does not hold it up. The parent is pinned, or still the front's parent afterwards:
+ * while it lives, its number is its own. */
 void owner_identify(void)
 {
     struct pollfd p = {run.parent_pidfd, POLLIN, 0};
     struct member m;
-    bool pinned = run.parent_pidfd >= 0 || run.owner_by_signal;
-    if (pinned && read_member(run.parent.pid, &m) && (run.parent_pidfd < 0 || !poll(&p, 1, 0))) {
+    if ((run.parent_pidfd >= 0 || !has_pidfds()) && read_member(run.parent.pid, &m) &&
+        (run.parent_pidfd < 0 ? front_has_parent() : !poll(&p, 1, 0))) {
         run.parent = m.id;
         run.parent.inode = pidfd_inode(run.parent_pidfd);
     } else if (run.owner_pidfd >= 0 && run.owner.pid == run.parent.pid) run.parent = run.owner;

@@ -110,7 +110,7 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _CON + "a_deadline_stops_the_run_as_an_expired_lease"),
     ("tty.c", "return key || (m->kernel && m->signo == SIGWINCH)",
      "return (m->kernel && m->signo == SIGWINCH)", _TTY + "a_key_arrives_once_and_is_no_trigger"),
-    ("control.c", "    while (keeper_has_room()) {", "    while (true) {",
+    ("control.c", "    if (!keeper_has_room()) return true;\n", "",
      _CON + "a_peer_that_never_reads_costs_the_record_nothing"),
     # ---- the ladder
     ("stop.c", "static const int polite[] = {SIGTERM, SIGCONT};",

@@ -4,6 +4,8 @@
 
 #include "answers.h"
 
+#include <sys/ioctl.h>
+
 static void delivered(const struct message *m)
 {
     CHECK(m->kind >= M_STOP && m->kind <= M_DROP);
@@ -18,11 +20,15 @@ static void delivered(const struct message *m)
 
 static void send_all(const uint8_t *data, size_t size, size_t piece)
 {
+    int unread;
     while (size) {
         size_t n = size < piece ? size : piece;
         CHECK(send(peer, data, n, 0) == (ssize_t)n);
-        CHECK(control_read(delivered));
-        answers_check();
+        do {
+            CHECK(control_read(delivered));
+            answers_check();
+            CHECK(!ioctl(run.control, FIONREAD, &unread));
+        } while (unread);
         data += n, size -= n;
     }
 }
