@@ -48,6 +48,7 @@ static void end(const char *outcome, const char *why)
 
 void observe_command(enum message_kind kind)
 {
+    observe_deadline(now_ns());          /* late is late, also when we are */
     if (kind == M_ACKNOWLEDGE && observe_holds()) end("completed", NULL);
     else if (kind == M_DROP && observe_wants()) end("failed", "dropped");
     else error_line(run.board->observing == OBSERVE_CLOSED ? "the look at the exited root is over" : "no exit is being observed");

@@ -1,8 +1,7 @@
 """A look at an exited root before it is reaped: its pid, group and session are still its own.
 
-An observer is registered before the spawn, so that no exit is too fast for it. It gets one
-opportunity, which ends when it is acknowledged, dropped, or its bound is over; only then is the
-root reaped, and what it left behind stopped.
+An observer is registered before the spawn, so that no exit is too fast. It gets one opportunity;
+when that is acknowledged, dropped, or over, the root is reaped and its leftovers are stopped.
 """
 
 from __future__ import annotations
@@ -130,6 +129,11 @@ class Look:
                 return
         for bell in self.bells:
             os.eventfd_write(bell, 1)
+
+    @property
+    def come(self) -> bool:
+        """There is an opportunity, or there will be none."""
+        return self.opened is not None or self.ended is not None
 
     def send(self, command: str) -> bool:
         """Send a command, unless the look is over; False when it was not taken."""
@@ -291,9 +295,7 @@ class ExitObserver(_Observer):
         look, telling = self._look, process._telling
         look.waiting += 1
         try:
-            await telling.until(
-                lambda: telling.finished or look.opened is not None or look.ended is not None
-            )
+            await telling.until(lambda: telling.finished or look.come)
             return self._handed_out() or Opportunity(process, look)
         finally:
             look.waiting -= 1
@@ -354,19 +356,13 @@ class ThreadExitObserver(_Observer):
         look = self._look
         look.waiting += 1
         try:
-            _sleep_until(
-                self._run,
-                look,
-                lambda: look.opened is not None or look.ended is not None,
-                timeout,
-            )
+            _sleep_until(self._run, look, lambda: look.come, timeout)
             return self._handed_out() or ThreadOpportunity(self._run, look)
         finally:
             look.waiting -= 1
 
     def observation(self, timeout: float | None = None) -> Observation:
-        """Wait until the look is over, and say how it ended. TimeoutError after `timeout`
-        seconds."""
+        """Wait until the look is over, and say how it ended. Raises TimeoutError."""
         _sleep_until(self._run, self._look, lambda: self._look.ended is not None, timeout)
         return self._look.observation()
 

@@ -14,7 +14,7 @@ import pytest
 
 import lastout
 from lastout import identity
-from lastout.evidence import events, journal
+from lastout.evidence import events
 from lastout.identity import Alive
 from lastout.observe import Completed, Failed, Observation, TimedOut
 from lastout.proctable import read_stat
@@ -50,11 +50,14 @@ async def gone(member: events.Member) -> None:
         os.close(fd)
 
 
-def order(process: lastout.Process) -> list[str]:
-    """The names of the record's lines from the root's end on."""
-    assert process.record is not None
-    lines = journal.read(process.record).events
-    names = [type(line).__name__ for line in lines if line.source == "keeper"]
+async def told(process: lastout.Process) -> list[events.Event]:
+    """Every line of a run that is over."""
+    return [event async for event in process.events()]
+
+
+async def order(process: lastout.Process) -> list[str]:
+    """The names of the keeper's lines from the root's end on."""
+    names = [type(line).__name__ for line in await told(process) if line.source == "keeper"]
     return names[names.index("RootExited") :]
 
 
@@ -80,8 +83,13 @@ async def test_the_exit_is_seen_before_the_reap(opened: Opener) -> None:
             assert not await process.members()
         with pytest.raises(ProcessLookupError):
             identity.open_pidfd(process.root)
-        assert order(process)[:4] == ["RootExited", "OpportunityBegan", "Observed", "Reaped"]
-        assert order(process).count("Reaped") == 1
+        assert (await order(process))[:4] == [
+            "RootExited",
+            "OpportunityBegan",
+            "Observed",
+            "Reaped",
+        ]
+        assert (await order(process)).count("Reaped") == 1
 
 
 async def test_a_stalled_observer_is_waited_for_no_longer_than_the_bound(opened: Opener) -> None:
@@ -136,9 +144,9 @@ async def test_who_drops_the_look_holds_nobody_up(what: str, opened: Opener) -> 
             gc.collect()
             await process.wait()
             seen = [event async for event in process.events()]
-        (told,) = (event for event in seen if isinstance(event, events.Observed))
-        assert (told.outcome, told.why) == ("failed", "dropped")
-        assert told.held_us < 1_900_000
+        (line,) = (event for event in seen if isinstance(event, events.Observed))
+        assert (line.outcome, line.why) == ("failed", "dropped")
+        assert line.held_us < 1_900_000
 
 
 async def test_a_descendant_that_ignores_the_hang_up_is_attributed_to_the_group(
@@ -215,8 +223,7 @@ async def test_the_look_takes_no_time_from_a_stop_under_way(opened: Opener, tmp_
             await opportunity.acknowledge()
             outcome = await process.wait()
             assert outcome.tree_gone
-        assert process.record is not None
-        lines = journal.read(process.record).events
+        lines = await told(process)
         assert not [x for x in lines if isinstance(x, events.Signalled) and x.signal == "KILL"]
 
 
@@ -287,8 +294,7 @@ async def test_keeper_lost_in_the_window(opened: Opener) -> None:
                 await opportunity.acknowledge()
             outcome = await process.wait()
             assert (outcome.returncode, outcome.tree_gone) == (7, True)
-        assert process.record is not None
-        lines = journal.read(process.record).events
+        lines = await told(process)
         assert len([x for x in lines if isinstance(x, events.Reaped) and x.who == "root"]) == 1
 
 
