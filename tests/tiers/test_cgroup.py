@@ -45,6 +45,8 @@ def test_each_run_has_a_cgroup_of_its_own_while_it_lasts(scene: Scene) -> None:
     for member in scene.all("root"):
         member.tell("exit 0")
     for run in runs:
+        run.wait()  # both: the guard of one is a stranger to the other
+    for run in runs:
         run.ends(code=0)
     assert not first.exists()
     assert not second.exists()
