@@ -19,7 +19,7 @@ from .measure import BENCH, SUPERVISOR, Number, interleaved
 
 RUNS = 100_000
 DAYS = 100
-BUILDS = 5
+BUILDS = 7
 COPIES = 3  # each source is compiled so often: a build of some seconds
 OUTPUT_MB = 256
 
@@ -45,11 +45,13 @@ def _recording(folder: Path, rounds: int, progress: Callable[[str], None]) -> li
         finally:
             os.unlink(record)
 
+    standing = str(folder / "standing.jsonl")
     samples = interleaved(
         rounds,
         {
             "without": lambda: starter.once([str(SUPERVISOR), "--"]),
-            "with": with_record,
+            "new": with_record,
+            "standing": lambda: starter.once([str(SUPERVISOR), "--record", standing, "--"]),
         },
     )
     medians = {
@@ -57,14 +59,18 @@ def _recording(folder: Path, rounds: int, progress: Callable[[str], None]) -> li
         for name in samples
         for key in ("exec", "wait")
     }
-    before, after = medians["without", "exec"], medians["with", "exec"]
-    detail = (
-        f"to the root's exec {before:.3f} ms without, {after:.3f} ms with; a whole run of `true` "
-        f"{medians['without', 'wait']:.3f} ms and {medians['with', 'wait']:.3f} ms, since its last "
-        f"line is waited for; medians of {rounds} pairs"
-    )
-    percent = 100 * (after - before) / before
-    numbers = [Number("recording, of a run's start", percent, 10.0, "%", detail)]
+    numbers = []
+    for name, what in (
+        ("new", "recording, of a run's start"),
+        ("standing", "the same without the making of a new file"),
+    ):
+        before, after = medians["without", "exec"], medians[name, "exec"]
+        detail = (
+            f"to the root's exec {before:.3f} ms without, {after:.3f} ms with; a whole run of "
+            f"`true` {medians['without', 'wait']:.3f} ms and {medians[name, 'wait']:.3f} ms, since "
+            f"its last line is waited for; medians of {rounds}, load {os.getloadavg()[0]:.0f}"
+        )
+        numbers.append(Number(what, 100 * (after - before) / before, 10.0, "%", detail))
     lines = []
     for megabytes in (0, OUTPUT_MB):
         record = folder / f"output{megabytes}.jsonl"
@@ -196,7 +202,9 @@ def _tracing(folder: Path, progress: Callable[[str], None]) -> list[Number]:
         f"{before['wall']:.2f} s and {after['wall']:.2f} s; medians of {BUILDS} pairs; "
         f"{statistics.median(forks):.0f} forks a build"
     )
-    percent = 100 * (after["cpu"] - before["cpu"]) / before["cpu"]
+    # Pair by pair: the two builds of a round see the same noise of the machine.
+    pairs = zip(samples["without"]["cpu"], samples["with"]["cpu"], strict=True)
+    percent = statistics.median(100 * (traced - plain) / plain for plain, traced in pairs)
     return [
         Number("tracing, of `make -j2`", percent, 5.0, "%", detail),
         Number("events lost in the builds", sum(lost), 0, "events", "the kernel's own count"),
