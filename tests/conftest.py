@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,15 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "root: needs to be root (freezer, users, namespaces, mounts)"
     )
     leftovers.become_subreaper()
+    _hear_all_signals()
+
+
+def _hear_all_signals() -> None:
+    """A suite that was started in the background has INT and QUIT ignored, one under nohup HUP: the
+    programs under test would inherit that, and rightly not obey."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
