@@ -90,8 +90,7 @@ _Noreturn void keeper_main(void)
         pump_control();
         pump_record();
     }
-    struct member front;
-    bool stopped = !run.front_lost && read_member(b->front.pid, &front) && front.state == 'T';
-    if (stopped) kill(b->front.pid, SIGCONT);                    /* our parent; stopped, it could not end */
+    /* Our parent, which could not end while it is stopped. Always: a SIGSTOP on its way is not to be seen, but it is undone. */
+    if (!run.front_lost && getppid() == b->front.pid) pidfd_signal(run.front_pidfd, b->front.pid, SIGCONT);
     _exit(0);
 }
