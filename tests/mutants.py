@@ -173,7 +173,7 @@ _TABLE: list[tuple[str, str, str, str]] = [
      "if (b->stage < STOP_KILL) return false;", _ST + "a_sigkill_stage_that_is_overdue[tree]"),
     ("front.c", "    run.board->front_signalled = true;\n", "",
      _ST + "a_stop_that_the_keeper_does_not_take_up"),
-    ("keeper.c", "    if (stopped) kill(b->front.pid, SIGCONT);", "",
+    ("keeper.c", "    if (!run.front_lost && getppid() == b->front.pid) pidfd_signal(", "    if (0) pidfd_signal(",
      _SK + "front_stopped_during_a_stop_the_tree_ends_all_the_same[term grace]"),
     ("front.c", "        release_stdio(false);\n", "",
      _OUT + "the_supervisor_lets_go_of_output_as_soon_as_the_root_runs"),
