@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import termios
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 PROMPT = "ready> "
 
 
-class Shell:
+class Shell(ABC):
     """What is typed and what is seen. A wait begins where the one before found its text."""
 
     def __init__(self, hub: Hub, directory: Path) -> None:
@@ -37,15 +38,17 @@ class Shell:
         self.prompt()
         self.pid = self.pid or int(self.value("$$"))
 
+    @abstractmethod
     def type(self, text: str) -> None:
         """Characters as somebody types them, without Enter."""
-        raise NotImplementedError
 
+    @abstractmethod
     def key(self, name: str) -> None:
-        raise NotImplementedError
+        """A key by its name in tmux."""
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Ends the shell and its terminal."""
 
     def wait(self, text: str, bound: float = BOUND_SECONDS) -> None:
         """Until `text` is written, after what was waited for before."""

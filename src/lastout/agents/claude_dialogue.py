@@ -230,7 +230,7 @@ class ClaudeDialogue(Speaker):
 
     def _on_stream_event(self, message: dict[str, Any]) -> None:
         if message.get("parent_tool_use_id") is not None:
-            return  # a subagent's own words
+            return  # of an agent that this one started
         delta = message["event"].get("delta") or {}
         if delta.get("type") == "text_delta":
             self._streamed = True

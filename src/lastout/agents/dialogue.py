@@ -169,7 +169,8 @@ class Speaker:
         return self._drain()
 
     def _take(self, message: Any) -> bool:
-        raise NotImplementedError
+        """One message of the agent; false when it is none of its protocol, as all are without one."""
+        return False
 
     def _emit(self, *events: AgentEvent) -> None:
         self._events += events
