@@ -1,4 +1,5 @@
-"""Our row of the peers' table: in every scenario nobody is left, and the root was asked politely.
+"""Our row of the peers' table, under each tier: in every scenario nobody is left, and the root was
+asked politely.
 
 R is the root, G a child in its group, E an escapee (setsid and double fork). G and E always ignore
 TERM, INT and HUP. Judged when the front is gone; after the front's own death, when the ladder is over.
@@ -14,6 +15,7 @@ import pytest
 
 from harness import Member, Scene
 from harness.run import Run
+from harness.tiers import cgroup_of, needs_cgroup, needs_pidns
 
 TREE = "[ G ignore ] [daemon E ignore ]"
 OBEYS = f"root term=clean:50:0 stdin=exit:0 {TREE}"
@@ -22,6 +24,15 @@ IGNORES = f"root ignore=INT,HUP note=TERM {TREE}"
 GRACES = (0.2, 0.4, 5.0)
 
 Status = tuple[int | None, int | None]
+
+every_tier = pytest.mark.parametrize(
+    "tier",
+    [
+        "subreaper",
+        pytest.param("cgroup", marks=[pytest.mark.root, needs_cgroup]),
+        pytest.param("pidns", marks=[pytest.mark.root, needs_pidns]),
+    ],
+)
 
 
 def signalled(number: int) -> Callable[[Run], None]:
@@ -59,10 +70,12 @@ def the_tree(scene: Scene, run: Run) -> Member:
     return next(member for member in scene.all("root") if member.pid == pid)
 
 
-def play(scene: Scene, name: str) -> None:
+def play(scene: Scene, name: str, tier: str) -> None:
     tree, stdin, happen, status, asked = SCENARIOS[name]
     run = scene.run(
         tree,
+        "--contain",
+        tier,
         graces=GRACES,
         owner=[] if stdin else None,
         stdin="owner" if stdin == "alone" else "pipe",
@@ -78,10 +91,18 @@ def play(scene: Scene, name: str) -> None:
     if asked and "clean:" in tree:
         assert "cleaned" in root.notes, "and had its grace"
     assert run.events[-1]["event"] == "tree-gone"
+    assert run.started["contain"] == tier
+    assert run.events[-1]["proof"] == {"subreaper": "echild"}.get(tier, tier)
+    no_cgroup_left(run)
 
 
-def play_wrapper_killed(scene: Scene, who: str) -> None:
-    run = scene.run(OBEYS_TERM, graces=GRACES)
+def no_cgroup_left(run: Run) -> None:
+    if run.started["contain"] == "cgroup":
+        assert not cgroup_of(run).exists(), "no empty cgroup stays behind"
+
+
+def play_wrapper_killed(scene: Scene, who: str, tier: str) -> None:
+    run = scene.run(OBEYS_TERM, "--contain", tier, graces=GRACES)
     root = the_tree(scene, run)
     others = [m for m in scene.members if m.role in ("G", "E") and not m.gone]
     front, keeper = run.front, run.keeper
@@ -96,35 +117,41 @@ def play_wrapper_killed(scene: Scene, who: str) -> None:
         assert "cleaned" in root.notes, "the keeper gave it SIGTERM and its grace"
     else:
         assert "cleaning" not in root.notes, "the kernel ended it at once"
-    if who == "front and keeper":
-        # The others are what nobody can promise: the test ends them.
+    if who == "front and keeper" and tier == "subreaper":
+        # The others are what nobody can promise without a stronger tier: the test ends them.
         for member in others:
             member.dismiss()
-    run.nobody_left()
+    # The guard of a killed front ends by itself, a moment after the last of them.
+    scene.hub.look(lambda: not scene.strangers(), "nobody is left")
+    no_cgroup_left(run)
 
 
+@every_tier
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nobody_left(scene: Scene, name: str) -> None:
-    play(scene, name)
+def test_nobody_left(scene: Scene, name: str, tier: str) -> None:
+    play(scene, name, tier)
 
 
+@every_tier
 @pytest.mark.parametrize("who", ["front", "keeper", "front and keeper"])
-def test_nobody_left_7_the_wrapper_itself_is_killed(scene: Scene, who: str) -> None:
-    play_wrapper_killed(scene, who)
+def test_nobody_left_7_the_wrapper_itself_is_killed(scene: Scene, who: str, tier: str) -> None:
+    play_wrapper_killed(scene, who, tier)
 
 
 @pytest.mark.torture
+@every_tier
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nobody_left_in_twenty_rounds(scene: Scene, name: str) -> None:
+def test_nobody_left_in_twenty_rounds(scene: Scene, name: str, tier: str) -> None:
     for _ in range(20):
-        play(scene, name)
+        play(scene, name, tier)
 
 
 @pytest.mark.torture
+@every_tier
 @pytest.mark.parametrize("who", ["front", "keeper", "front and keeper"])
-def test_nobody_left_7_in_twenty_rounds(scene: Scene, who: str) -> None:
+def test_nobody_left_7_in_twenty_rounds(scene: Scene, who: str, tier: str) -> None:
     for _ in range(20):
-        play_wrapper_killed(scene, who)
+        play_wrapper_killed(scene, who, tier)
 
 
 def test_the_payload_itself_would_be_left(scene: Scene) -> None:
