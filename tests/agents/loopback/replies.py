@@ -12,7 +12,13 @@ _LONG_MS = 280_000  # what the agents' own tool deadlines are set to
 
 
 def call(step: Mapping[str, Any], offered: set[str]) -> tuple[str, dict[str, Any]] | None:
-    """The tool call of a step, by the name and with the arguments of the shell that is offered."""
+    """The tool call of a step, by the name and with the arguments of the shell that is offered.
+
+    `{"mcp": [SERVER, TOOL, ARGUMENTS]}` calls a tool of an MCP server.
+    """
+    if "mcp" in step:
+        server, tool, arguments = step["mcp"]
+        return f"mcp__{server}__{tool}", arguments
     command = step.get("shell")
     if command is None:
         return None
@@ -33,6 +39,8 @@ def responses(number: int, text: str, tool: tuple[str, dict[str, Any]] | None) -
             "arguments": json.dumps(tool[1]),
             "status": "completed",
         }
+        if tool[0].startswith("mcp__"):  # a group of its own for each server
+            item["namespace"], _, item["name"] = tool[0].rpartition("__")
     else:
         content = [{"type": "output_text", "text": text, "annotations": []}]
         item = {

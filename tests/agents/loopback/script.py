@@ -4,7 +4,8 @@ A prompt picks its scenario by a tag, `[[name]]`; the step is the number of mode
 request already carries after that prompt. So a request that is retried, resumed, forked or sent by
 another process always gets the same answer.
 
-A step is `{"text": T}`, `{"shell": COMMAND}` or `{"stall": SECONDS}`: the stream begins and stops.
+A step is `{"text": T}`, `{"shell": COMMAND}`, `{"mcp": [SERVER, TOOL, ARGUMENTS]}` or
+`{"stall": SECONDS}`: the stream begins and stops.
 """
 
 from __future__ import annotations
