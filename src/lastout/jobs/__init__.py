@@ -1,0 +1,113 @@
+"""Background jobs: a command or an agent's turn that outlives whoever asked for it.
+
+    from lastout import jobs
+
+    store = jobs.open_jobs()
+    job = store.submit(jobs.Command(["make", "test"], timeout=600))
+    print(job.wait().failed)
+
+Plain files below `<state>/jobs`; each job has a runner of its own. The names load when they are
+used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from lastout.jobs.errors import (
+        AlreadyTaken,
+        JobBusy,
+        JobEnded,
+        JobsError,
+        NameTaken,
+        NewerSpec,
+        NoResult,
+        NoRoute,
+        NoSuchJob,
+        NotQuestioned,
+        NotTaken,
+        OwnershipFailed,
+    )
+    from lastout.jobs.feed import FeedEvent
+    from lastout.jobs.job import Job
+    from lastout.jobs.recovered import Recovered, recover
+    from lastout.jobs.result import HeldLock, Output, Process, Result
+    from lastout.jobs.spec import AgentTurn, Command, Spec
+    from lastout.jobs.status import Question, Status
+    from lastout.jobs.store import Jobs, open_jobs
+
+__all__ = [
+    "AgentTurn",
+    "AlreadyTaken",
+    "Command",
+    "FeedEvent",
+    "HeldLock",
+    "Job",
+    "JobBusy",
+    "JobEnded",
+    "Jobs",
+    "JobsError",
+    "NameTaken",
+    "NewerSpec",
+    "NoResult",
+    "NoRoute",
+    "NoSuchJob",
+    "NotQuestioned",
+    "NotTaken",
+    "Output",
+    "OwnershipFailed",
+    "Process",
+    "Question",
+    "Recovered",
+    "Result",
+    "Spec",
+    "Status",
+    "open_jobs",
+    "recover",
+]
+
+_HOMES = {
+    "AgentTurn": "spec",
+    "AlreadyTaken": "errors",
+    "Command": "spec",
+    "FeedEvent": "feed",
+    "HeldLock": "result",
+    "Job": "job",
+    "JobBusy": "errors",
+    "JobEnded": "errors",
+    "Jobs": "store",
+    "JobsError": "errors",
+    "NameTaken": "errors",
+    "NewerSpec": "errors",
+    "NoResult": "errors",
+    "NoRoute": "errors",
+    "NoSuchJob": "errors",
+    "NotQuestioned": "errors",
+    "NotTaken": "errors",
+    "Output": "result",
+    "OwnershipFailed": "errors",
+    "Process": "result",
+    "Question": "status",
+    "Recovered": "recovered",
+    "Result": "result",
+    "Spec": "spec",
+    "Status": "status",
+    "open_jobs": "store",
+    "recover": "recovered",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module of a public name, the first time that it is asked for (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lastout.jobs' has no attribute {name!r}")
+    value = getattr(import_module("lastout.jobs." + home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
