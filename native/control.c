@@ -134,6 +134,7 @@ static const char *command(const char *line, void (*deliver)(const struct messag
     }
     if (*space(p + 1)) return "more than one JSON object in a line";
     if (!strcmp(cmd, "stop")) m.kind = M_STOP;
+    else if (!strcmp(cmd, "stop-others")) m.kind = M_STOP_OTHERS;
     else if (!strcmp(cmd, "list")) m.kind = M_LIST;
     else if (!strcmp(cmd, "acknowledge")) m.kind = M_ACKNOWLEDGE;
     else if (!strcmp(cmd, "drop")) m.kind = M_DROP;
@@ -146,7 +147,7 @@ static const char *command(const char *line, void (*deliver)(const struct messag
         m.signo = signal_number(name);
         if (!m.signo) return "signal needs the name of one (\"USR1\")";
         if (m.signo == SIGKILL || m.signo == SIGSTOP || m.signo == SIGTERM) return "KILL, STOP and TERM cannot be sent: use stop";
-    } else return "cmd is stop, signal, deadline, list, acknowledge or drop";
+    } else return "cmd is stop, stop-others, signal, deadline, list, acknowledge or drop";
     deliver(&m);
     return NULL;
 }

@@ -85,6 +85,7 @@ bool drive_step(int64_t now)
         run.child_ended = true;
     }
     if ((run.child_ended || b->stage >= STOP_KILL) && look()) return true;
+    others_step(now);
     stop_deadlines(now);
     if (b->stage == UNPROVEN) return run.role == FRONT;
     return b->stage == STOP_KILL && look();
@@ -92,5 +93,5 @@ bool drive_step(int64_t now)
 
 int64_t drive_next_due(void)
 {
-    return earlier(earlier(stop_next_due(), observe_next_due()), earlier(again_due, run.owner_by_look ? owner_due : 0));
+    return earlier(earlier(earlier(stop_next_due(), others_next_due()), observe_next_due()), earlier(again_due, run.owner_by_look ? owner_due : 0));
 }

@@ -40,6 +40,7 @@ enum { EXIT_UNPROVEN = 1, EXIT_TIMEOUT = 124, EXIT_NOT_STARTED = 125, EXIT_CANNO
 
 /* ---- identity ------------------------------------------------------------------------------------------------- */
 
+struct rusage;
 struct ident { pid_t pid; uint64_t start, inode; };
 
 struct member {
@@ -165,7 +166,7 @@ int64_t boot_ns(void);                   /* CLOCK_BOOTTIME */
 
 /* ---- control and messages ---------------------------------------------------------------------------------------- */
 
-enum message_kind { M_STOP = 1, M_SIGNAL, M_DEADLINE, M_LIST, M_ACKNOWLEDGE, M_DROP };
+enum message_kind { M_STOP = 1, M_SIGNAL, M_DEADLINE, M_LIST, M_ACKNOWLEDGE, M_DROP, M_STOP_OTHERS };
 
 struct message {
     enum message_kind kind;
@@ -234,8 +235,10 @@ void note_root_end(int status);                              /* notes and tells 
 void hurry(void);
 void calm_down(void);                                            /* a stop must not wait for a bomb's share of the cores */
 int kill_round(void);                                        /* how many members were newly killed */
-void stop_walk_and_kill(void);
+void stop_walk_and_kill(bool spare_root, void (*killed)(const struct member *));
 void forget_kills(void);
+enum marks { COUNTED, FROZEN, KILLED };
+bool mark(enum marks, const struct ident *);                 /* true: it is the first time (exact up to 65,536 pids) */
 
 struct totals {
     uint32_t killed, kills_sent, failed, reaped, stopped, rounds;
@@ -254,21 +257,24 @@ void stop_tree_empty(void);
 void stop_lend(int64_t ns);                                  /* a look takes no time from the graces; below 0: what it left over */
 void stop_deadlines(int64_t now);
 int64_t stop_next_due(void);                                 /* 0: never */
+void others_begin(const struct message *);                   /* `stop-others`: the root stays */
+void others_step(int64_t now);
+int64_t others_next_due(void);
 void forward_signal(const struct message *);
 
 const char *trigger_name(enum trigger);
 const char *errno_name(int);                                 /* NULL for 0 */
 void stop_line(const char *event, const struct message *, int64_t at, const struct graces *);   /* left open */
 void root_signalled_line(int signo, int error, const struct message *forwarded);
-void members_signalled_line(int count, int failed);
+void members_signalled_line(int signo, int count, int failed);
 void kill_line(void);
 void leftovers_line(void);
 void list_line(void);
+void with_inode(struct member *);
 void unproven_line(const char *why, bool keeper_stays, bool look);
 void gone_line(bool late, const char *proof, int64_t stop_ms);
 void takeover_line(const char *why, int keeper_status);
 bool leftover_named(pid_t);
-struct rusage;
 void reaped_line(const char *who, pid_t, int status, const struct rusage *);
 
 /* ---- the two loops ------------------------------------------------------------------------------------------------------ */
@@ -283,9 +289,7 @@ int64_t drive_next_due(void);
 _Noreturn void keeper_main(void);
 _Noreturn void front_main(void);
 void front_asked_to_stop(const struct message *);
-void control_hung_up(void);
-void front_is_lost(void);
-void wake_peer(void);
+void control_hung_up(void), front_is_lost(void), wake_peer(void);
 int64_t earlier(int64_t a, int64_t b);                       /* 0 is never */
 void stop_for(enum trigger, const char *which);
 int wait_ms(int64_t due, int64_t now);                       /* for poll: rounded up, -1 without a due */

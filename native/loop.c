@@ -79,6 +79,7 @@ void deliver(const struct message *m)
     case M_SIGNAL: forward_signal(m); break;
     case M_DEADLINE: set_deadline(m->number); break;
     case M_LIST: list_line(); wake_peer(); break;
+    case M_STOP_OTHERS: others_begin(m), wake_peer(); break;
     case M_ACKNOWLEDGE:
     case M_DROP: observe_command(m->kind), wake_peer(); break;
     }

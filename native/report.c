@@ -65,9 +65,9 @@ void root_signalled_line(int signo, int error, const struct message *forwarded)
     line_end();
 }
 
-void members_signalled_line(int count, int failed)
+void members_signalled_line(int signo, int count, int failed)
 {
-    signalled(SIGTERM, "members", count ? 0 : ESRCH);
+    signalled(signo, "members", count ? 0 : failed ? EPERM : ESRCH);
     line_int("count", count);
     line_int("failed", failed);
     line_end();
@@ -87,7 +87,7 @@ void kill_line(void)
 
 static int listed, counted;
 
-static void with_inode(struct member *m)
+void with_inode(struct member *m)
 {
     int fd = pidfd_open_(m->id.pid);
     m->id.inode = pidfd_inode(fd);

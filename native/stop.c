@@ -73,7 +73,7 @@ static void sweep(void)
     run.board->swept = true;
     stop.half_due = 0;
     walk_tree(sweep_one, &s, WALK_LIVING);
-    if (s.count || s.failed) members_signalled_line(s.count, s.failed);
+    if (s.count || s.failed) members_signalled_line(SIGTERM, s.count, s.failed);
 }
 
 static void enter_kill(void)
@@ -165,8 +165,7 @@ void stop_resume(bool overdue)
 {
     struct board *b = run.board;
     hurry();
-    stop.begin = now_ns();
-    stop.graces = run.spec->graces;
+    stop.begin = now_ns(), stop.graces = run.spec->graces;
     if (overdue) {
         int64_t end = b->end_due;
         enter_kill();
@@ -204,6 +203,11 @@ void stop_tree_empty(void)
     b->stage = DONE;
 }
 
+static void count_kill(const struct member *m)
+{
+    totals.root |= m->id.pid == run.board->root.pid && !run.board->root_exited;
+    totals.kills_sent++;
+}
 /* One step of the SIGKILL stage. A round that finds somebody new is followed by the next at once; without, the kernel gets a
  * little time (SIGCHLD ends the wait). */
 static void kill_step(int64_t now)
@@ -212,7 +216,7 @@ static void kill_step(int64_t now)
     if (now < stop.next_round && !(b->init.pid && b->root_exited)) return;
     b->rounds = ++totals.rounds;
     /* In a quiet round, too: what is not our child yet may wait below somebody who is killed and not dead. */
-    if (totals.rounds > WALK_AFTER_ROUNDS && stop.quiet_rounds % 5 == 0) stop_walk_and_kill();
+    if (totals.rounds > WALK_AFTER_ROUNDS && stop.quiet_rounds % 5 == 0) stop_walk_and_kill(false, count_kill);
     if (cgroup_path[0] && stop.quiet_rounds % 5 == 0) cgroup_kill();
     int fresh = kill_round();
     stop.quiet_rounds = fresh ? 0 : stop.quiet_rounds + 1;

@@ -18,8 +18,8 @@ static pid_t kids[MAX_PIDS];
 /* Who was sent SIGKILL and is not reaped yet, by number: ours until we reap it. */
 static uint8_t killed[(1 << 22) / 8];
 
-/* Start times of who was counted as stopped, so that each process counts once (exact up to 65,536 pids). */
-static uint32_t counted_start[1 << 16];
+/* By pid, the start time of who was counted as stopped, frozen, killed: each process counts once. */
+static uint32_t marks[3][1 << 16];
 
 static bool was_killed(pid_t pid) { return killed[(pid >> 3) & (sizeof killed - 1)] & (1 << (pid & 7)); }
 static void set_killed(pid_t pid) { killed[(pid >> 3) & (sizeof killed - 1)] |= (uint8_t)(1 << (pid & 7)); }
@@ -31,11 +31,19 @@ void forget_kills(void)
     for (int i = 0; i < n; i++) clear_killed(kids[i]);
 }
 
+bool mark(enum marks which, const struct ident *id)
+{
+    uint32_t *slot = &marks[which][id->pid & 0xffff], is = (uint32_t)id->start | 1u << 31;
+    bool first = *slot != is;
+    *slot = is;
+    return first;
+}
+
+static void unmark(enum marks which, const struct ident *id) { marks[which][id->pid & 0xffff] = 0; }
+
 void note_stopped(const struct ident *id)
 {
-    uint32_t *slot = &counted_start[id->pid & 0xffff], mark = (uint32_t)id->start | 1u << 31;
-    if (*slot == mark) return;
-    *slot = mark;
+    if (!mark(COUNTED, id)) return;
     if (totals.stopped < NAMED) totals.stopped_ids[totals.stopped] = *id;
     totals.stopped++;
 }
@@ -235,32 +243,26 @@ int kill_round(void)
 
 static struct member found[4096];
 static int nfound, newly;
-static uint32_t frozen_start[1 << 16];
 
 static void freeze(const struct member *m, void *data)
 {
-    uint32_t *slot = &frozen_start[m->id.pid & 0xffff], mark = (uint32_t)m->id.start | 1u << 31;
-    (void)data;
+    if (*(bool *)data && m->id.pid == run.board->root.pid) return;
     if (nfound < (int)(sizeof found / sizeof *found)) found[nfound++] = *m;
-    if (*slot == mark) return;
-    if (!signal_member(m, (int[]){SIGSTOP}, 1)) *slot = mark;
+    if (!mark(FROZEN, &m->id)) return;
+    if (signal_member(m, (int[]){SIGSTOP}, 1)) unmark(FROZEN, &m->id);
     newly++;
 }
 
 /* Against what forks faster than it dies: stop everything first (nothing is reaped meanwhile, so a full pids limit stays full
  * and nothing new can start), then kill from the leaves up. Whoever has a SIGSTOP pending forks no more, in whatever state the
  * scheduler keeps it; so a walk that meets nobody new is the last one. */
-void stop_walk_and_kill(void)
+void stop_walk_and_kill(bool spare_root, void (*killed)(const struct member *))
 {
     for (int pass = 0; pass < 24; pass++) {
         nfound = newly = 0;
-        walk_tree(freeze, NULL, WALK_VISIT_FIRST);
+        walk_tree(freeze, &spare_root, WALK_VISIT_FIRST);
         if (!newly) break;
     }
-    for (int i = nfound - 1; i >= 0; i--) {
-        const struct member *m = &found[i];
-        if (signal_member(m, (int[]){SIGKILL}, 1)) continue;
-        if (m->id.pid == run.board->root.pid && !run.board->root_exited) totals.root = true;
-        totals.kills_sent++;
-    }
+    for (int i = nfound - 1; i >= 0; i--)
+        if (!signal_member(&found[i], (int[]){SIGKILL}, 1)) killed(&found[i]);
 }

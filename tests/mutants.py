@@ -46,6 +46,7 @@ _S, _SK, _L = (
 _ST = "test_front_keeper_stuck.py::test_"
 _SIG, _OWN, _IN = "test_signals.py::test_", "test_owner.py::test_", "test_stdin_end.py::test_"
 _EX, _REC, _CON = "test_exit_status.py::test_", "test_record.py::test_", "test_control.py::test_"
+_OTH = "test_stop_others.py::test_"
 _LOCK, _TTY, _OUT = "test_lock.py::test_", "test_terminal_share.py::test_", "test_output.py::test_"
 
 _TABLE: list[tuple[str, str, str, str]] = [
@@ -206,6 +207,18 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _REC + "after_a_full_disk_the_gap_is_named_and_lines_stay_whole"),
     ("keeper.c", "        pump_record();\n", "",
      _REC + "the_keeper_writes_the_record_when_the_front_is_lost"),
+    ("others.c", "    if (is_root(m)) return;\n    if (signal_member(m, (int[]){SIGTERM", "    if (signal_member(m, (int[]){SIGTERM",
+     _OTH + "everybody_but_the_root"),
+    ("others.c", "if (others.killing) stop_walk_and_kill(true, count_kill);", "",
+     _OTH + "a_fork_bomb_at_its_limit"),
+    ("others.c", "    if (grace) walk_tree(ask, NULL, WALK_LIVING);\n", "",
+     _OTH + "one_that_cleans_up_has_the_whole_grace"),
+    ("others.c", 'end(b->stage != RUNNING ? "stop" : "root-exited");\n        return;', "",
+     _OTH + "a_stop_takes_over"),
+    ("others.c", "if (!why) walk_tree(remaining_one, NULL, WALK_LIVING);", "",
+     _OTH + "who_cannot_be_killed_is_named"),
+    ("tree_linux.c", "if (*(bool *)data && m->id.pid == run.board->root.pid) return;", "",
+     _OTH + "everybody_but_the_root"),
     ("control.c", "if (!discarding) error_line(\"a command is at most 4096 bytes\");", "",
      _CON + "rubbish_is_answered_and_changes_nothing"),
 ]  # fmt: skip

@@ -48,6 +48,7 @@ class Process:
         self._telling = Telling(self._control, max_stop)
         self._inert = False
         self._settling = anyio.Lock(fast_acquire=True)
+        self._stopping_others = anyio.Lock(fast_acquire=True)
         self._asked = 0  # for the members
         self._outcome: Outcome | None = None
         register(self)
@@ -163,6 +164,33 @@ class Process:
         await telling.until(lambda: telling.finished or telling.answers >= wanted)
         listed = telling.listed if telling.answers >= wanted else None
         return list(listed.members) if listed is not None else []
+
+    async def stop_others(
+        self, reason: Reason = "completion", *, by: str | None = None, grace: float | None = None
+    ) -> lines.OthersStopped | None:
+        """Stop every member of the tree but the root, and wait for it: SIGTERM, then SIGKILL.
+
+        Gives who was stopped and who remains. None when the supervisor does not do it: the run is
+        ending, or it did not answer within the graces and `MARGIN`. `grace` (seconds) shortens the
+        wait between the two signals.
+        """
+        self._check()
+        telling = self._telling
+        async with self._stopping_others:
+            telling.read()
+            telling.others, errors = None, telling.errors
+            milliseconds = None if grace is None else round(grace * 1000)
+            command = {"cmd": "stop-others", "reason": reason, "by": by, "grace_ms": milliseconds}
+            if telling.finished or not self._control.send(command):
+                return None
+            bound = (self.started.term_grace_ms + self.started.reap_bound_ms) / 1000
+            with anyio.move_on_after(bound + MARGIN):
+                await telling.until(
+                    lambda: (
+                        telling.finished or telling.others is not None or telling.errors > errors
+                    )
+                )
+            return telling.others
 
     def events(self) -> AsyncIterator[lines.Event]:
         """Every line of the run, from its first, as it comes, until the run is over.

@@ -40,6 +40,10 @@ class Telling(Told):
         """The latest answer to the `list` command."""
         self.answers = 0
         """How many such answers have come."""
+        self.others: lines.OthersStopped | None = None
+        """The latest answer to the `stop-others` command."""
+        self.errors = 0
+        """How many commands were refused."""
 
     @property
     def finished(self) -> bool:
@@ -109,6 +113,10 @@ class Telling(Told):
         if isinstance(event, lines.Listed):
             self.listed = event
             self.answers += 1
+        elif isinstance(event, lines.OthersStopped):
+            self.others = event
+        elif isinstance(event, lines.Error):
+            self.errors += 1
 
 
 class _Events:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from lastout.evidence.contained import Contained
 from lastout.evidence.line import Event, Identity, NotALine
 from lastout.evidence.looked import Observed, OpportunityBegan
 from lastout.evidence.owned import (
@@ -37,6 +38,7 @@ from lastout.evidence.traced import (
 __all__ = [
     "Closed",
     "CommandRan",
+    "Contained",
     "Dropped",
     "Error",
     "Event",
@@ -51,6 +53,8 @@ __all__ = [
     "Observed",
     "OomCounters",
     "OpportunityBegan",
+    "OthersStopBegan",
+    "OthersStopped",
     "OwnerEvent",
     "Prepared",
     "Reaped",
@@ -187,6 +191,29 @@ class StopAgain(_Stop, frozen=True, kw_only=True, tag="stop-again"):
     shortened: bool = False
 
 
+class OthersStopBegan(Event, frozen=True, kw_only=True, tag="stop-others"):
+    """Everybody but the root is being stopped: a turn is over, and its agent stays."""
+
+    reason: str | None = None
+    by: str | None = None
+    term_grace_ms: int | None = None
+    reap_bound_ms: int | None = None
+
+
+class OthersStopped(Event, frozen=True, kw_only=True, tag="others-stopped"):
+    """The answer to `stop-others`; `interrupted` (`stop`, `root-exited`) says what took over."""
+
+    reason: str | None = None
+    by: str | None = None
+    stopped: tuple[Identity, ...] = ()
+    stopped_count: int = 0
+    killed_count: int = 0
+    remaining: tuple[Remaining, ...] = ()
+    remaining_count: int | None = None
+    interrupted: str | None = None
+    took_ms: int = 0
+
+
 class Signalled(Event, frozen=True, kw_only=True, tag="signalled"):
     """A signal was sent; `target` is `root-group`, `root`, `members` or `tree`.
 
@@ -297,10 +324,10 @@ class Unknown(Event, frozen=True, kw_only=True, tag="unknown"):
 
 
 Known = (
-    Started | Refused | Failed | StopBegan | StopAgain | Signalled | RootExited | Leftovers | Reaped
-    | Takeover | TreeGone | TreeUnproven | Dropped | Listed | Error | Prepared | Closed | CommandRan
+    Contained | Started | Refused | Failed | StopBegan | StopAgain | Signalled | RootExited | Leftovers
+    | Reaped | Takeover | TreeGone | TreeUnproven | Dropped | Listed | Error | Prepared | Closed | CommandRan
     | TurnEnded | Forced | Note | TraceBegan | TracedSignal | TracedOom | TracedExit | OomCounters |
-    TraceEnded | OpportunityBegan | Observed
+    TraceEnded | OpportunityBegan | Observed | OthersStopBegan | OthersStopped
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(Known)

@@ -16,6 +16,7 @@ from lastout.evidence import causes, reported, traces
 from lastout.evidence.claims import Claim, Grade, Reading, Story, reference
 from lastout.evidence.events import (
     Closed,
+    Contained,
     Dropped,
     Event,
     Failed,
@@ -24,6 +25,7 @@ from lastout.evidence.events import (
     Member,
     Observed,
     OpportunityBegan,
+    OthersStopped,
     Prepared,
     Reaped,
     Refused,
@@ -82,6 +84,8 @@ def story(contents: Contents) -> Story:
 
 def _alone(event: Event) -> Iterator[Claim]:
     match event:
+        case Contained() if event.cgroup_id is not None:
+            yield _claim("contained", event, detail=True, cgroup=event.cgroup)
         case Started():
             yield from _started(event)
         case Refused() | Failed():
@@ -99,6 +103,17 @@ def _alone(event: Event) -> Iterator[Claim]:
             yield _claim("leftover-ended", event, facts=facts, numbers=_usage(event))
         case Leftovers():
             yield _claim("leftovers", event, count=event.count, names=_names(event.members))
+        case OthersStopped():
+            numbers = {"took_ms": event.took_ms, "remaining": _names(event.remaining)}
+            yield _claim(
+                "others-stopped",
+                event,
+                stopped=event.stopped_count,
+                killed=event.killed_count,
+                remaining=event.remaining_count,
+                interrupted=event.interrupted,
+                numbers=numbers,
+            )
         case OpportunityBegan():
             yield _claim("opportunity", event, detail=True, bound_ms=event.bound_ms)
         case Observed():

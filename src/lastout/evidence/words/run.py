@@ -28,6 +28,11 @@ def _started(f: Facts) -> str:
     return f"{code(command_line(f['argv']))} was started as pid {f['pid']}{where}."
 
 
+@says("contained")
+def _contained(f: Facts) -> str:
+    return f"It was given a cgroup of its own, {code(visible(f['cgroup']))}."
+
+
 @says("prepared")
 def _prepared(f: Facts) -> str:
     return f"The owner said that it was about to start {code(command_line(f['argv']))}."
@@ -155,6 +160,20 @@ _TAKEOVERS = {
 def _takeover(f: Facts) -> str:
     why = _TAKEOVERS.get(f["why"], visible(f["why"]))
     return f"The supervisor's front went on in the keeper's place, because {why}."
+
+
+@says("others-stopped")
+def _others_stopped(f: Facts) -> str:
+    count = f["stopped"]
+    killed = f", {f['killed']} of them by SIGKILL" if f["killed"] else ""
+    text = f"All but the root was to be stopped: {others(count)} {was(count)} signalled{killed}"
+    if f["interrupted"]:
+        what = "the root's end" if f["interrupted"] == "root-exited" else "the run's own stop"
+        return f"{text}; then {what} took over."
+    if f["remaining"] is None:
+        return f"{text}; who remained is not reported."
+    left = "nobody remained" if not f["remaining"] else f"{number(f['remaining'])} remained"
+    return f"{text}, and {left}."
 
 
 _PROOFS = {
