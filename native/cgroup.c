@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +24,21 @@ static int directory = -1, procs = -1, events = -1;
 static int alive = -1;                   /* held by front and keeper: its hang-up tells the guard that both have gone */
 
 static void post_guard(void);
+
+/* Written before there is something to lose: whoever sweeps up after a crash finds the directory through the record alone.
+ * Told twice, before it is made and with the inode that names this one for ever. */
+static void contained_line(const char *path)
+{
+    line_begin("contained");
+    line_str("contain", "cgroup");
+    line_str("cgroup", path);
+    if (cgroup_id) line_int("cgroup_id", (int64_t)cgroup_id);
+    else line_null("cgroup_id");
+    line_ident("front", &run.board->front);
+    line_place();
+    line_end();
+    record_now();
+}
 
 static _Noreturn void cannot(const char *what)
 {
@@ -65,11 +81,15 @@ void cgroup_prepare(void)
     int length = (int)strcspn(own, "\n");
     if (length == 1) length = 0;         /* the root: its path is empty */
     int n = snprintf(text + 4096, 4096, "%s%.*s/lastout-%s", mount, length, own, run.spec->run);
+    identify(getpid(), &run.board->front);
+    contained_line(text + 4096);
     if (mkdir(text + 4096, 0700)) cannot(text + 4096);
     memcpy(cgroup_path, text + 4096, (size_t)n + 1);
     inside = cgroup_path + strlen(mount);
     if ((directory = open(cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fstat(directory, &st)) cannot(cgroup_path);
+    if (flock(directory, LOCK_EX | LOCK_NB)) cannot("lock it");        /* while one of front, keeper and guard lives */
     cgroup_id = st.st_ino;
+    contained_line(cgroup_path);
     procs = open_in("cgroup.procs", O_RDWR);
     events = open_in("cgroup.events", O_RDONLY);
     close(open_in("cgroup.kill", O_WRONLY));                 /* Linux 5.14; without it this tier promises too much */

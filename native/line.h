@@ -11,6 +11,7 @@ void line_int(const char *key, int64_t value);
 void line_null(const char *key);
 void line_bool(const char *key, bool value);
 void line_ident(const char *key, const struct ident *);      /* NULL or pid 0 is null */
+void line_place(void);                                       /* boot_id, pidns: where a pid means something */
 void line_sender(pid_t, uid_t, bool kernel);
 void line_status(int raw);                                   /* status, code, signal, core */
 void line_array(const char *key);
@@ -27,6 +28,7 @@ void ring_init(struct board *);
 void ring_put(const char *line, size_t size, bool control_only);
 bool pump_control(void);                                     /* false: the reader is slow, lines wait */
 void pump_record(void);                                      /* front: through a scribe, never blocking itself */
+void record_now(void);                                       /* without a scribe: only before there is a keeper */
 void say_what_was_dropped(void);
 void flush_lines(void);                                      /* bounded; the last thing before the end */
 bool record_scribe_ended(void);                              /* reaps it */

@@ -158,6 +158,9 @@ static void write_rings(void)
     }
 }
 
+/* Before anything lives that a slow disk could delay. */
+void record_now(void) { if (run.record >= 0) write_rings(); }
+
 static bool unwritten_lines(void)
 {
     bool any = false;

@@ -126,6 +126,14 @@ static void argument_line(const struct spec *s)
     line_bool("argv_truncated", cut);
 }
 
+void line_place(void)
+{
+    char text[64];
+    struct stat ns;
+    line_str("boot_id", first_line("/proc/sys/kernel/random/boot_id", text, sizeof text));
+    line_int("pidns", stat("/proc/self/ns/pid", &ns) ? 0 : (int64_t)ns.st_ino);
+}
+
 void started_line(void)
 {
     const struct spec *s = run.spec;
@@ -133,7 +141,6 @@ void started_line(void)
     const struct graces *g = &s->graces;
     char path[64], text[PATH_MAX];
     struct utsname host;
-    struct stat ns;
     ssize_t n;
     owner_identify();
     line_begin("started");
@@ -157,8 +164,7 @@ void started_line(void)
     line_int("uid", s->set_uid ? s->uid : getuid());
     line_int("gid", s->set_gid ? s->gid : getgid());
     line_str("host", uname(&host) ? NULL : host.nodename);
-    line_str("boot_id", first_line("/proc/sys/kernel/random/boot_id", text, sizeof text));
-    line_int("pidns", stat("/proc/self/ns/pid", &ns) ? 0 : (int64_t)ns.st_ino);
+    line_place();
     line_int("stdin_grace_ms", g->stdin_ms);
     line_int("term_grace_ms", g->term_ms);
     line_int("observe_bound_ms", g->observe_ms);

@@ -179,6 +179,7 @@ def _observe(case: Case, asker: Asker, progress: _Progress) -> tuple[Facts, Know
         lock=lock,
         fenced=progress.fenced,
         executing=known.executing,
+        cgroup_removed=known.cgroup_removed,
         kill_delivered=known.kill_delivered,
         asker_owns=owns,
         handle_gone=asker.handle_gone or asker.stop,

@@ -11,6 +11,7 @@ from typing import Any
 from lastout.evidence import journal
 from lastout.evidence.events import (
     Closed,
+    Contained,
     Event,
     Failed,
     Identity,
@@ -25,6 +26,7 @@ from lastout.graces import DEFAULT
 from lastout.identity import ProcessIdentity, from_record
 from lastout.leases import locks
 from lastout.leases.model import Holder, Lease
+from lastout.recovery import cgroups
 from lastout.recovery.decide import Record
 from lastout.tier import NONE, Tier, of_started
 
@@ -69,6 +71,8 @@ class Known:
     """The bound of this run's own stop, in seconds, by its own record."""
     tier: Tier = NONE
     executing: bool | None = None
+    cgroup_removed: bool = False
+    """Nothing is said to have been started, and the cgroup that it would have been in is gone."""
     kill_delivered: bool | None = None
     closed: str | None = None
     """The verdict that was written into the record last."""
@@ -132,11 +136,16 @@ def _record(path: str, known: Known) -> None:
         return
     theirs = [event for event in contents.events if event.source in SUPERVISOR]
     known.record = _state(theirs)
+    if known.record is Record.EMPTY and cgroups.is_removed(theirs):
+        known.cgroup_removed = True
     known.run = theirs[0].run if theirs else known.run
     if known.record is Record.EMPTY and any(found.kind == "foreign" for found in contents.problems):
         known.record = Record.UNREADABLE
     for event in contents.events:
         match event:
+            case Contained() if known.front is None:
+                known.front = _whole(event.front, event)
+                known.boot_id = event.boot_id or known.boot_id
             case Started():
                 _started(event, known)
             case Signalled(signal="KILL", target="tree"):
@@ -169,18 +178,19 @@ def _state(events: Iterable[Event]) -> Record:
     return state
 
 
-def _started(event: Started, known: Known) -> None:
-    def whole(one: Identity | None) -> ProcessIdentity | None:
-        if one is None:
-            return None
-        return ProcessIdentity(one.pid, one.start, one.inode, event.boot_id, event.pidns)
+def _whole(one: Identity | None, line: Started | Contained) -> ProcessIdentity | None:
+    if one is None:
+        return None
+    return ProcessIdentity(one.pid, one.start, one.inode, line.boot_id, line.pidns)
 
+
+def _started(event: Started, known: Known) -> None:
     known.front, known.keeper, known.root = (
-        whole(one) for one in (event.front, event.keeper, event.root)
+        _whole(one, event) for one in (event.front, event.keeper, event.root)
     )
     known.tier = of_started(event)
     known.boot_id = event.boot_id or known.boot_id
-    known.owner = whole(event.owner) if event.owner_watch != "none" else None
+    known.owner = _whole(event.owner, event) if event.owner_watch != "none" else None
     known.max_stop = event.max_stop_ms / 1000
 
 

@@ -1,13 +1,16 @@
 """What `--contain cgroup` left behind: cgroups whose run lost front, keeper and guard.
 
 Found through our records alone, never by a name: a directory is a run's own only while its inode is
-the one that the `started` line has. Source: cgroups(7), "Cgroup v2: cgroup.kill, cgroup.events".
+the one that `started` has, or `contained`, where they were lost before that. What was lost between the
+two `contained` lines has no inode; that directory is empty, and is removed only as an empty one.
+Source: cgroups(7), "Cgroup v2: cgroup.kill, cgroup.events".
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import time
@@ -16,12 +19,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from lastout.evidence import journal
-from lastout.evidence.events import Note, Started, TreeGone
-from lastout.evidence.line import SUPERVISOR
+from lastout.evidence.events import Contained, Event, Failed, Note, Started, TreeGone
+from lastout.evidence.line import SUPERVISOR, Identity
 from lastout.graces import FORCED_STEP
 from lastout.identity import Alive, ProcessIdentity, boot_id, still_alive
 
-__all__ = ["Left", "Swept", "find", "sweep"]
+__all__ = ["Left", "Swept", "find", "is_removed", "sweep"]
 
 _HEAD: Final = 16 << 10  # `started` is among the first lines; its argv is bounded to 8 KiB
 _LOOK_AGAIN: Final = 0.1
@@ -35,7 +38,8 @@ class Left:
     run: str
     record: str
     path: str
-    inode: int
+    inode: int | None
+    """None: it was lost while it was made, and nothing can be in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +101,81 @@ def _left(path: str) -> Left | None:
         if b'"contain":"cgroup"' not in file.read(_HEAD):
             return None
     theirs = [event for event in journal.read(path).events if event.source in SUPERVISOR]
-    started = next((event for event in theirs if isinstance(event, Started)), None)
-    if started is None or any(isinstance(event, TreeGone) for event in theirs):
+    if (made := _made(theirs)) is None or any(isinstance(event, TreeGone) for event in theirs):
         return None
-    cgroup, inode = started.cgroup, started.cgroup_id
+    cgroup, inode = made.cgroup, made.cgroup_id
     # The name as the supervisor makes it: a record that somebody edited leads nowhere else.
-    if not cgroup or not inode or os.path.basename(cgroup) != f"lastout-{started.run}":
+    if not cgroup or os.path.basename(cgroup) != f"lastout-{made.run}":
         return None
-    if started.boot_id != boot_id() or not _is_there(cgroup, inode):
+    if made.boot_id != boot_id() or not _is_there(cgroup, inode):
         return None
-    for one in (started.front, started.keeper):
-        whole = ProcessIdentity(one.pid, one.start, one.inode, started.boot_id, started.pidns)
-        if still_alive(whole) is not Alive.NO:
-            return None
-    return Left(started.run, path, cgroup, inode)
+    supervisors = (made.front, made.keeper) if isinstance(made, Started) else (made.front,)
+    if any(_may_live(one, made) for one in supervisors):
+        return None
+    # Nobody has said who the keeper is: it holds the directory's lock, as do front and guard.
+    if isinstance(made, Contained) and _is_held(cgroup):
+        return None
+    return Left(made.run, path, cgroup, inode)
 
 
-def _is_there(path: str, inode: int) -> bool:
+def is_removed(theirs: Iterable[Event]) -> bool:
+    """Whether the cgroup that a supervisor's lines speak of was to be made, and is not there."""
+    made = _made(theirs)
+    if made is None or not made.cgroup:
+        return False
     try:
-        return os.stat(path, follow_symlinks=False).st_ino == inode
+        # Where it would be found: a look from a mount namespace without cgroups says nothing.
+        os.stat(os.path.join(os.path.dirname(made.cgroup), "cgroup.procs"))
+        return not _is_there(made.cgroup, made.cgroup_id)
+    except OSError:
+        return False
+
+
+def _made(theirs: Iterable[Event]) -> Started | Contained | None:
+    """The line that says most of the run's cgroup. One that could not be made is nobody's."""
+    made: Started | Contained | None = None
+    for event in theirs:
+        match event:
+            case Contained() if not isinstance(made, Started):
+                made = event
+            case Started() if event.cgroup_id:
+                made = event
+            case Failed(reason="contain") if made is not None and made.cgroup_id is None:
+                return None
+    return made
+
+
+def _may_live(one: Identity | None, line: Started | Contained) -> bool:
+    if one is None:
+        return True
+    whole = ProcessIdentity(one.pid, one.start, one.inode, line.boot_id, line.pidns)
+    return still_alive(whole) is not Alive.NO
+
+
+def _is_there(path: str, inode: int | None) -> bool:
+    try:
+        found = os.stat(path, follow_symlinks=False).st_ino
     except FileNotFoundError:
         return False
+    return inode is None or found == inode
+
+
+def _is_held(path: str) -> bool:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(directory)
+    return False
 
 
 def _end(left: Left, due: float) -> int:
     """How many were killed. Raises OSError with what is in the way."""
+    if left.inode is None:
+        os.rmdir(left.path)
+        return 0
     directory = os.open(left.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         # From here on the descriptor says which cgroup is meant, whatever becomes of the name.

@@ -70,6 +70,8 @@ class Facts:
     """Whether anything is alive in the root's group or session that is verified to be its own."""
     executing: bool | None = None
     """Whether the keeper noted that it was about to execute the root (None: nobody notes it)."""
+    cgroup_removed: bool = False
+    """There is no `started` line, and the cgroup that was made for the run does not exist."""
     kill_delivered: bool | None = None
     """What the record says of the supervisor's own SIGKILL; None when it says nothing."""
     owner: Alive | None = None
@@ -106,6 +108,9 @@ def decide(facts: Facts) -> Decision:
         return Decision(Step.SETTLE, facts.forced, "the forced step was taken")
     if facts.record is Record.TREE_UNPROVEN and (found := _after_the_bound(facts)):
         return found
+    if facts.cgroup_removed and facts.front is Alive.NO and facts.record is Record.EMPTY:
+        # The kernel lets it go only when nothing lives in it, and there is nobody to make another.
+        return _settle(facts, EXITED, "cgroup-removed", True)
     match _supervisors(facts):
         case Alive.YES:
             return _alive(facts)
@@ -224,9 +229,9 @@ def _told(facts: Facts) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name in (
         "same_boot", "record", "lock", "fenced", "front", "keeper", "root", "writer", "group",
-        "executing", "kill_delivered", "owner", "asked",
+        "executing", "cgroup_removed", "kill_delivered", "owner", "asked",
     ):  # fmt: skip
         value = getattr(facts, name)
-        if value is not None:
+        if value is not None and not (name == "cgroup_removed" and not value):
             told[name] = value.value if isinstance(value, enum.Enum) else value
     return told

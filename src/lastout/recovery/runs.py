@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lastout.evidence.events import Failed, NotALine, Refused, Started, StopBegan, decode
+from lastout.evidence.events import Contained, Failed, NotALine, Refused, Started, StopBegan, decode
 from lastout.evidence.line import SUPERVISOR
 from lastout.identity import Alive, ProcessIdentity, still_alive
 from lastout.recovery.supervisors import START_BOUND
@@ -105,6 +106,8 @@ def look(path: str) -> Run:
     if any(word in tail for word in _LAST_WORDS) and _is_last_word(tail):
         return Run(name, path, "over")
     started, stopping = _read_head(head)
+    if started is None and (made := _contained(head)) is not None:
+        return Run(made.run, path, "starting" if _alive(made, "front") else "lost")
     if started is None:
         if b'"event"' in head and any(b'"from":"' + who in head for who in (b"front", b"keeper")):
             return Run(name, path, "unreadable")
@@ -167,12 +170,21 @@ def _read_head(head: bytes) -> tuple[Started | None, bool]:
     return started, stopping
 
 
-def _alive(started: Started, who: str) -> bool:
+def _contained(head: bytes) -> Contained | None:
+    """The line before anything is started, with the tier that has one."""
+    for line in head.splitlines():
+        with contextlib.suppress(NotALine):
+            if isinstance(event := decode(line), Contained):
+                return event
+    return None
+
+
+def _alive(started: Started | Contained, who: str) -> bool:
     one = _whole(started, who)
     return one is not None and still_alive(one) is not Alive.NO
 
 
-def _whole(started: Started | None, who: str) -> ProcessIdentity | None:
+def _whole(started: Started | Contained | None, who: str) -> ProcessIdentity | None:
     one = getattr(started, who, None)
     if started is None or one is None:
         return None
