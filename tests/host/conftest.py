@@ -34,8 +34,10 @@ class Stage:
         self.state = directory / "state"
         self.home = directory / "home"
 
-    def agent(self, *args: str, graces: Graces = SHORT) -> Scripted:
-        return Scripted(self.home, args=args, graces=graces)
+    def agent(
+        self, *args: str, graces: Graces = SHORT, kind: type[Scripted] = Scripted
+    ) -> Scripted:
+        return kind(self.home, args=args, graces=graces)
 
     def host(self, **options: Any) -> AbstractAsyncContextManager[Host]:
         return open_host(state=self.state, **options)

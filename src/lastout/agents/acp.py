@@ -23,6 +23,7 @@ class Acp:
     offers = frozenset({Ability.RESUME, Ability.INTERRUPT, Ability.CONFIGURE})
     one_turn = False
     rewinds_at_start = False
+    restarts_servers = False
     has_lock = False
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
@@ -46,7 +47,7 @@ class Acp:
             notice = (
                 f"{path} is a script: the agent that it starts is its child, and ends with the tree"
             )
-        return Program(path, None, notice)
+        return Program(path, None, notice, notice is not None)
 
     def plan(self, program: Program, start: Start) -> Plan:
         """The command line as it was given."""

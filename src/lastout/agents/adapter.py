@@ -37,12 +37,14 @@ class AgentTooOld(LastoutError):
 class Program:
     """The executable that was found.
 
-    `notice` is for the user: that only a wrapper of the agent was found.
+    `notice` is for the user: that only a wrapper of the agent was found. With `wrapper` the agent
+    itself is a member of the tree, below its root.
     """
 
     path: str
     version: str | None = None
     notice: str | None = None
+    wrapper: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Adapter(Protocol):
     """The process ends with each turn: a plain command."""
     rewinds_at_start: bool
     """A rewind needs a new start."""
+    restarts_servers: bool
+    """An MCP server of its that was stopped is started again by the call that needs it."""
     has_lock: bool
     """The agent itself refuses a second writer, so that it can be asked by a resume."""
 

@@ -26,6 +26,7 @@ class Command:
     offers = frozenset({Ability.RESUME, Ability.INTERRUPT})
     one_turn = True
     rewinds_at_start = False
+    restarts_servers = False
     has_lock = False
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:

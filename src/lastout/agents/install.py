@@ -64,7 +64,7 @@ async def find(
         raise AgentMissing(f"{path} does not tell its version: {advice}")
     if _numbers(version) < _numbers(oldest):
         raise AgentTooOld(f"{path} is {tool} {version}: {advice}")
-    return Program(path, version, notice)
+    return Program(path, version, notice, notice is not None)
 
 
 def _executable(path: str) -> bool:

@@ -192,8 +192,9 @@ class Session:
         if self._log is not None:
             with contextlib.suppress(OSError):
                 self._log.close()
-        if self._journal is not None:
-            self._journal.close()
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
 
 
 @asynccontextmanager

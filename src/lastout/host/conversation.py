@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lastout.agents.dialogue import Ability, Dialogue, Options
-from lastout.agents.events import Question
+from lastout.agents.events import AgentEvent, Question
+from lastout.evidence.events import Member
 from lastout.host import sentences
 from lastout.host.errors import HostError, NoQuestion, NotOffered, StillRunning
 from lastout.host.events import State
 from lastout.host.ledger import ENDED, Kept
 from lastout.host.live import Live, Reason
 from lastout.host.message import Message
+from lastout.host.operation import Operation
+from lastout.host.quiet import Quiet, quieten
 from lastout.host.readers import Reader
 from lastout.host.recovered import settle_orphans
-from lastout.host.worker import Operation, Worker
+from lastout.host.worker import Worker
 from lastout.identity import ProcessIdentity
+from lastout.outcome import Outcome
 
 __all__ = ["Conversation"]
 
@@ -62,7 +66,13 @@ class Conversation:
     @property
     def last_verdict(self) -> str | None:
         """The verdict on the agent that was ended last; None before, or when nobody saw its end."""
-        return self._worker.last_verdict
+        outcome = self._worker.last_outcome
+        return outcome.verdict if outcome is not None else None
+
+    @property
+    def last_outcome(self) -> Outcome | None:
+        """How the agent that was ended last has ended; None as for `last_verdict`."""
+        return self._worker.last_outcome
 
     @property
     def run(self) -> str | None:
@@ -75,6 +85,10 @@ class Conversation:
         """Everything that is said from now on; who falls `limit` events behind misses some."""
         with self._worker.readers.reader(limit) as reader:
             yield reader
+
+    def listening(self, hear: Callable[[AgentEvent], None]) -> AbstractContextManager[None]:
+        """Call `hear` at once with everything that is said within the block; it must not wait."""
+        return self._worker.readers.listener(hear)
 
     def has_reader(self, reader: Reader) -> bool:
         """Whether this reader hears this conversation, and not one that was closed before it."""
@@ -111,14 +125,27 @@ class Conversation:
             self._offers(Ability.INTERRUPT)
             live.session.interrupt()
 
-    async def stop(self, *, now: bool = False) -> str | None:
+    async def stop(
+        self, reason: Reason = "user", *, by: str | None = None, now: bool = False
+    ) -> str | None:
         """End the agent, and return what is queued; gives the verdict, None without an agent.
 
         The turn reads `interrupted`, and the next message starts a fresh agent. A second stop joins
-        the first; `now` goes straight to SIGKILL.
+        the first; `now` goes straight to SIGKILL. `reason` and `by` are for the record.
         """
         self._worker.return_queue(sentences.STOPPED)
-        return await self._worker.end("user", now=now)
+        return await self._worker.end(reason, by=by, now=now)
+
+    async def quiet(
+        self, *, by: str | None = None, look: Callable[[Sequence[Member]], None] | None = None
+    ) -> Quiet:
+        """Stop everything that the agent has started, between two turns; see `Quiet`.
+
+        `look` is shown the members before they are told. Raises StillRunning during a turn.
+        """
+        if self._worker.current is not None and not self._worker.current.settled:
+            raise StillRunning(sentences.IN_A_TURN)
+        return await quieten(self._worker, by=by, look=look)
 
     async def rest(self) -> str | None:
         """End the agent politely; the conversation stays, and so does what is queued."""

@@ -9,6 +9,7 @@ from lastout.agents.events import AgentEvent
 __all__ = [
     "AgentEnded",
     "AgentStarted",
+    "AgentStarting",
     "Missed",
     "Moved",
     "State",
@@ -32,6 +33,14 @@ class Moved(AgentEvent, frozen=True, kw_only=True, tag="message"):
     id: str
     state: str
     reason: str | None = None
+
+
+class AgentStarting(AgentEvent, frozen=True, kw_only=True, tag="agent-starting"):
+    """The key is ours for this run, and nothing of it has been started yet."""
+
+    run: str
+    record: str | None
+    epoch: int
 
 
 class AgentStarted(AgentEvent, frozen=True, kw_only=True, tag="agent-started"):

@@ -25,6 +25,7 @@ from lastout.host import sentences
 from lastout.host.bounds import START
 from lastout.host.claims import Claims, Grant
 from lastout.host.errors import NotStarted
+from lastout.host.events import AgentStarting
 from lastout.leases.refusals import Held, LeaseUnproven
 from lastout.outcome import Outcome
 
@@ -69,6 +70,7 @@ class Live:
         self._changes = Changes()
         self._scope = anyio.CancelScope()
         self._now = False
+        self._by: str | None = None
         self._launched = False
         self._deadline: float | None = None
 
@@ -91,22 +93,29 @@ class Live:
             self.settled.set()
             self.ended.set()
 
-    def end(self, reason: Reason, *, now: bool = False, deadline: float | None = None) -> None:
+    def end(
+        self,
+        reason: Reason,
+        *,
+        by: str | None = None,
+        now: bool = False,
+        deadline: float | None = None,
+    ) -> None:
         """Ask for its end, and do not wait; asked again it changes nothing, or goes faster.
 
-        `now` goes straight to SIGKILL. `deadline`, on the event loop's clock, is when a quit stops
-        waiting and leaves the run to its supervisor.
+        `by` is for the record. `now` goes straight to SIGKILL. `deadline`, on the event loop's
+        clock, is when a quit stops waiting and leaves the run to its supervisor.
         """
         self._deadline = deadline if self._deadline is None else self._deadline
         self._now = self._now or now
         if self.wanted is None:
-            self.wanted = reason
+            self.wanted, self._by = reason, by
             if self.session is None:
                 self._scope.cancel()
             else:
                 self.session.note(sentences.asked_to_end(reason))
         if now and self.session is not None and not self.session.over.is_set():
-            self.session.process.request_stop(reason, grace=0)
+            self.session.process.request_stop(reason, by=by, grace=0)
         self._changes.announce()
 
     async def _with_lease(self) -> None:
@@ -136,6 +145,8 @@ class Live:
             if writer is not None:
                 raise NotStarted(sentences.foreign(writer))
         plan = self.adapter.plan(program, self.start)
+        # Who cannot note the run (a full disk) raises, and then nothing is started.
+        self._on_event(AgentStarting(run=grant.run, record=grant.record, epoch=grant.epoch))
         self._launched = True
         async with open_session(
             plan,
@@ -202,7 +213,7 @@ class Live:
                 await session.over.wait()
             return process.leave()
         if self.wanted is not None:
-            return await stopped(session, reason, now=self._now)
+            return await stopped(session, reason, by=self._by, now=self._now)
         return await process.wait()
 
     def _heard(self, event: AgentEvent) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from lastout.agents.events import AgentEvent
@@ -54,6 +54,7 @@ class Readers:
 
     def __init__(self) -> None:
         self._readers: list[Reader] = []
+        self._listeners: list[Callable[[AgentEvent], None]] = []
 
     @contextmanager
     def reader(self, limit: int) -> Iterator[Reader]:
@@ -65,11 +66,22 @@ class Readers:
         finally:
             self._readers.remove(reader)
 
+    @contextmanager
+    def listener(self, hear: Callable[[AgentEvent], None]) -> Iterator[None]:
+        """Call `hear` at once with every event, for the length of the block; it misses none."""
+        self._listeners.append(hear)
+        try:
+            yield
+        finally:
+            self._listeners.remove(hear)
+
     def has(self, reader: Reader) -> bool:
         """Whether it is one of these."""
         return reader in self._readers
 
     def publish(self, event: AgentEvent) -> None:
         """Give it to all; never waits."""
+        for hear in tuple(self._listeners):
+            hear(event)
         for reader in self._readers:
             reader._put(event)

@@ -15,6 +15,7 @@ __all__ = [
     "CLOSED",
     "GONE",
     "HOST_ENDED",
+    "IN_A_TURN",
     "NOT_KEPT",
     "NOT_TAKEN",
     "PERHAPS_TAKEN",
@@ -39,6 +40,7 @@ PERHAPS_TAKEN: Final = (
     "it again"
 )
 NOT_KEPT: Final = "it could not be written down, so it was not delivered: is the disk full?"
+IN_A_TURN: Final = "a turn is running: what it has started is its own until it ends"
 HOST_ENDED: Final = "the host ended before this message was delivered"
 TURN_LOST: Final = "the host ended during this turn"
 
@@ -57,6 +59,8 @@ _ASKED: Final = {
     "user": "it was stopped",
     "shutdown": "the host quits",
     "completion": "the conversation was closed",
+    "timeout": "the turn took too long",
+    "abort": "it was cancelled",
 }
 
 

@@ -37,18 +37,11 @@ from lastout.host.events import AgentEnded, AgentStarted, Moved, State, StateCha
 from lastout.host.ledger import Kept, Ledger, LedgerFailed, MessageState
 from lastout.host.live import Live, Reason
 from lastout.host.message import Message
+from lastout.host.operation import Operation
 from lastout.host.readers import Readers
+from lastout.outcome import Outcome
 
-__all__ = ["Operation", "Worker"]
-
-
-class Operation:
-    """Something that needs the agent between two turns."""
-
-    def __init__(self, do: Callable[[Live], Any]) -> None:
-        self.do = do
-        self.done = anyio.Event()
-        self.error: HostError | None = None
+__all__ = ["Worker"]
 
 
 class Worker:
@@ -70,14 +63,14 @@ class Worker:
         self.state: State = "resting"
         self.closed = False
         self.live: Live | None = None
-        self.last_verdict: str | None = None
+        self.last_outcome: Outcome | None = None
         self.current: Message | None = None
         self.questions: dict[str, Question] = {}
         self.readers = Readers()
         self._tasks = tasks
         self._idle = idle
         self._queue: deque[Message | Operation] = deque()
-        self._background: tuple[str, ...] = ()
+        self.background: tuple[str, ...] = ()
         self._answers: dict[int, tuple[anyio.Event, list[Settled]]] = {}
         self._messages: dict[str, Message] = {}
         self._changes = Changes()
@@ -137,17 +130,22 @@ class Worker:
         return answers[0].error if answers else sentences.GONE
 
     async def end(
-        self, reason: Reason, *, now: bool = False, deadline: float | None = None
+        self,
+        reason: Reason,
+        *,
+        by: str | None = None,
+        now: bool = False,
+        deadline: float | None = None,
     ) -> str | None:
         """End the agent; gives the verdict, None when there was no agent."""
         live = self.live
         if live is None:
             return None
         self.set_state("stopping")
-        live.end(reason, now=now, deadline=deadline)
+        live.end(reason, by=by, now=now, deadline=deadline)
         self.wake()
         await live.ended.wait()
-        self._bury(live)
+        self.bury(live)
         return live.outcome.verdict if live.outcome is not None else None
 
     # The one task.
@@ -164,7 +162,7 @@ class Worker:
         live = self.live
         if live is not None:
             await live.ended.wait()
-            self._bury(live)
+            self.bury(live)
 
     async def _next(self, job: Message | Operation) -> None:
         try:
@@ -189,7 +187,7 @@ class Worker:
             return live
         if live is not None:
             await live.ended.wait()
-            self._bury(live)
+            self.bury(live)
         start = Start(
             cwd=self.kept.cwd,
             options=self.kept.options,
@@ -197,12 +195,12 @@ class Worker:
             rewind_to=self.kept.rewind_to,
         )
         live = Live(self.kept.key, self.adapter, start, self.claims, self._heard)
-        self.live = live
+        self.live, self.last_outcome = live, None
         self.set_state("starting")
         self._tasks.start_soon(live.run)
         await live.settled.wait()
         if live.ready is None:
-            self.live = None
+            self.live, self.last_outcome = None, live.outcome
             self.set_state("unproven" if live.unproven else "resting")
             raise NotStarted(live.failure or "the agent was not started")
         assert live.session is not None
@@ -243,7 +241,7 @@ class Worker:
         self.current = None
         if live.ended.is_set() or self.adapter.one_turn:
             await live.ended.wait()
-            self._bury(live)
+            self.bury(live)
         elif live.wanted is None:
             self.set_state("ready")
 
@@ -258,7 +256,7 @@ class Worker:
         live = self.live
         assert live is not None
         if live.ended.is_set():
-            self._bury(live)
+            self.bury(live)
             return
         # What an agent says while it idles is no work, and does not begin the time anew.
         with anyio.move_on_after(self._idle) as waited:
@@ -271,7 +269,7 @@ class Worker:
 
     def _owed(self) -> bool:
         """Work that keeps an idle agent alive."""
-        return self.current is not None or bool(self.questions) or bool(self._background)
+        return self.current is not None or bool(self.questions) or bool(self.background)
 
     # What the agent says.
 
@@ -295,7 +293,7 @@ class Worker:
             case QuestionClosed():
                 self.questions.pop(event.id, None)
             case Background():
-                self._background = event.tasks
+                self.background = event.tasks
             case Settled():
                 waiting = self._answers.pop(event.request, None)
                 if waiting is not None:
@@ -319,19 +317,18 @@ class Worker:
 
     # Ends.
 
-    def _bury(self, live: Live) -> None:
+    def bury(self, live: Live) -> None:
         """Once for each agent: whoever comes first after its end."""
         if self.live is not live:
             return
         self.live = None
         self.questions.clear()
-        self._background = ()
+        self.background = ()
         for event, answers in self._answers.values():
             answers.append(Settled(request=0, error=sentences.GONE))
             event.set()
         self._answers.clear()
-        seen = live.outcome is not None and not live.left
-        self.last_verdict = live.outcome.verdict if seen and live.outcome is not None else None
+        self.last_outcome = None if live.left else live.outcome
         if self.current is not None and not self.current.settled:
             self._settle_lost(self.current, live)
         if live.outcome is not None and live.grant is not None:
