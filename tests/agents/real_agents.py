@@ -147,8 +147,15 @@ class Place:
         assert len({item["client_id"] for item in asked}) == len(asked), "delivered twice"
         return [item["content"][0]["text"] for item in asked]
 
+    def claude_file(self, session: str) -> Path | None:
+        """The session's transcript, where Claude has written one by now."""
+        found = list(self.claude_home.glob(f"projects/*/{session}.jsonl"))
+        assert len(found) <= 1
+        return found[0] if found else None
+
     def _claude_messages(self, session: str) -> list[str]:
-        (path,) = self.claude_home.glob(f"projects/*/{session}.jsonl")
+        path = self.claude_file(session)
+        assert path is not None, "it has no transcript"
         entries = [json.loads(line) for line in path.read_text().splitlines()]
         asked = [
             entry

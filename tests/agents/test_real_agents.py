@@ -7,9 +7,9 @@ import time
 
 import anyio
 import pytest
-from real_agents import Watch
+from real_agents import Watch, need
 
-from lastout.agents.events import CommandEnded, Question
+from lastout.agents.events import CommandEnded, Notice, Question
 from lastout.host import open_host
 
 pytestmark = pytest.mark.anyio
@@ -208,9 +208,31 @@ async def test_a_crash_of_the_supervisor_in_the_middle_of_a_tool(place, name, vi
         watch.kill(victim)
         await message.done()
         assert message.state == "failed"
+        # Claude writes down what it was told a while after it has begun to do it.
+        unwritten = name == "claude" and place.claude_file(chat.kept.native) is None
+        written = [] if unwritten else place.user_messages(name, chat.kept.native)
+        assert written == ["[[tree]]"] or unwritten
         await answers(chat)
-    assert place.user_messages(name, chat.kept.native) == ["[[tree]]", "[[hi]]"]
+    assert place.user_messages(name, chat.kept.native) == [*written, "[[hi]]"]
     assert len(place.mcp_servers()) == 2
+
+
+async def test_an_agent_that_was_killed_before_it_wrote_anything(place):
+    need("claude")
+    async with open_host(state=place.state) as host:
+        chat = await opened(host, place, "claude")
+        await answers(chat)
+    path = place.claude_file(chat.kept.native)
+    assert path is not None
+    path.unlink()
+    async with open_host(state=place.state) as host:
+        chat = await opened(host, place, "claude")
+        with chat.events() as events:
+            await answers(chat)
+            notices = [e.text async for e in _until_turn_ended(events) if isinstance(e, Notice)]
+    assert len(notices) == 1
+    assert "no transcript" in notices[0]
+    assert place.user_messages("claude", chat.kept.native) == ["[[hi]]"]
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["stdin ends", "stdin held elsewhere"])

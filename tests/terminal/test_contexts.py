@@ -95,13 +95,21 @@ def test_a_script_that_is_no_job_control_shell(shell: Shell, scene: Scene) -> No
     assert started(scene)["terminal"] == 3
 
 
-def test_under_script(any_shell: Shell, scene: Scene) -> None:
-    """We lead the session of script's terminal. A stop there nobody could undo: it does not hold."""
+@pytest.mark.parametrize(
+    ("command", "case"),
+    [
+        pytest.param("exec $LASTOUT -- cat", 2, id="its child"),
+        # The shell that script starts stays: it leads the terminal's group, we are in it.
+        pytest.param("$LASTOUT -- cat; exit $?", 3, id="below a shell"),
+    ],
+)
+def test_under_script(any_shell: Shell, scene: Scene, command: str, case: int) -> None:
+    """Nobody could undo a stop there: it does not hold."""
     needs("script")
     before = any_shell.modes()
-    any_shell.line('script -qec "$LASTOUT -- cat" /dev/null')
+    any_shell.line(f"script -qec '{command}' /dev/null")
     scene.hub.look(lambda: runs(scene) == 1, "the run starts")
-    assert started(scene)["terminal"] == 2
+    assert started(scene)["terminal"] == case
     any_shell.line("one")
     any_shell.wait("one\r\none")
     any_shell.key("C-z")

@@ -30,6 +30,8 @@ class Claude:
     )
     one_turn = False
     rewinds_at_start = True
+    # Measured with 2.1.332: also after SIGKILL, and turn after turn.
+    restarts_servers = True
     has_lock = False
 
     def __init__(
@@ -55,8 +57,15 @@ class Claude:
         )
 
     def plan(self, program: Program, start: Start) -> Plan:
-        """A new session gets its id from us, so that it has a name before its first word."""
+        """A new session gets its id from us, so that it has a name before its first word.
+
+        Claude writes a transcript some time after it took a message up. Killed before, it has
+        nothing to resume, and is started anew under the same id.
+        """
         session = start.resume or str(uuid.uuid4())
+        resumes = start.resume is not None and (
+            claude_files.transcript(self._config, session) is not None
+        )
         argv = [
             program.path,
             "-p",
@@ -70,8 +79,8 @@ class Claude:
             "--permission-prompt-tool",
             "stdio",
         ]
-        argv += ["--resume", session] if start.resume else ["--session-id", session]
-        if start.rewind_to is not None:
+        argv += ["--resume" if resumes else "--session-id", session]
+        if resumes and start.rewind_to is not None:
             argv += ["--resume-session-at", start.rewind_to]
         for option, flag in (
             ("model", "--model"),
@@ -81,7 +90,9 @@ class Claude:
             value = getattr(start.options, option)
             if value is not None:
                 argv += [flag, value]
-        return Plan((*argv, *self._args), self._env, ClaudeDialogue(start, session), session)
+        return Plan(
+            (*argv, *self._args), self._env, ClaudeDialogue(start, session, resumes), session
+        )
 
     def writer(self, conversation: str, own: frozenset[int]) -> Writer | None:
         """A live process that is in this session, a user's own `claude` for instance.

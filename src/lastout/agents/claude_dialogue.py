@@ -34,6 +34,10 @@ from lastout.agents.events import (
 __all__ = ["ClaudeDialogue", "message_uuid"]
 
 _NAMESPACE: Final = uuid.UUID("6f2f9f4e-6a3e-4e0a-9a53-0d6a0a2a7f11")
+_FORGOTTEN: Final = (
+    "Claude Code has no transcript of this conversation (it was ended before it wrote one, or the "
+    "file is gone): it starts without what was said before"
+)
 _INTERRUPTED: Final = frozenset({"aborted_tools", "aborted_streaming", "aborted", "interrupted"})
 
 
@@ -51,8 +55,9 @@ def message_uuid(message: str) -> str:
 class ClaudeDialogue(Speaker):
     """One `claude -p` process with stream-json on both sides."""
 
-    def __init__(self, start: Start, session: str) -> None:
+    def __init__(self, start: Start, session: str, resumes: bool) -> None:
         super().__init__()
+        self._forgotten = start.resume is not None and not resumes
         self._start = start
         self._session = session
         self._options = start.options
@@ -69,6 +74,8 @@ class ClaudeDialogue(Speaker):
 
         Its answer says that the session is open, before any message.
         """
+        if self._forgotten:
+            self._emit(Notice(text=_FORGOTTEN))
         self._control("initialize", [], subtype="initialize", hooks=None)
 
     def reopen(self) -> None:
