@@ -71,7 +71,7 @@ def check(facts: Facts) -> Decision:
         return decision
     evidence = set(facts_that_prove(facts))
     if verdict.kind == "exited":
-        assert evidence & {"other-boot", "last-word", "never-executed"}, facts
+        assert evidence & {"other-boot", "last-word", "never-executed", "cgroup-removed"}, facts
     if verdict.kind == "killed":
         assert evidence & {"writers-gone", "kill-delivered", "keeper-gone", "forced"}, facts
     if verdict.kind == "unproven":
@@ -90,6 +90,8 @@ def facts_that_prove(facts: Facts) -> Iterator[str]:
         yield "forced"
     if facts.fenced and (facts.executing is False or facts.record is Record.MISSING):
         yield "never-executed"
+    if facts.cgroup_removed and facts.front is NO and facts.record is Record.EMPTY:
+        yield "cgroup-removed"
     if facts.root is NO and facts.writer in (NO, None) and facts.group in (NO, None):
         yield "writers-gone"
     if facts.kill_delivered:
@@ -128,6 +130,8 @@ def test_every_combination_of_facts(whole: bool) -> None:
     for facts in every_combination(whole=whole):
         check(facts)
         count += 1
+        if facts.record is Record.EMPTY and facts.root is None:
+            check(replace(facts, cgroup_removed=True))
         if facts.keeper in (NO, None) and facts.front is NO and facts.owner is NO and facts.asked:
             for one in variants(facts):
                 check(one)
@@ -155,6 +159,7 @@ facts = st.builds(
     group=st.sampled_from(ALIVE),
     executing=st.sampled_from([None, True, False]),
     kill_delivered=st.sampled_from([None, True, False]),
+    cgroup_removed=st.booleans(),
     owner=st.sampled_from(ALIVE),
     asker_owns=st.booleans(),
     handle_gone=st.booleans(),
