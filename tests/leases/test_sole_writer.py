@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 import lastout
+from harness.fuse import fuse
 from harness.writers import Story, kill, launch, note_grant, wait_write
 from lastout import identity, sole_writer
 from lastout.evidence.events import Started
@@ -265,6 +266,13 @@ def test_a_file_system_that_cannot_lock_is_refused_before_anything_is_started(
     filesystem.refuse_foreign.cache_clear()
     with pytest.raises(StoreUnusable, match="nfs4"):
         acquire("k", state=tmp_path)
+
+
+def test_a_fuse_mount_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    with fuse(tmp_path) as point:
+        with pytest.raises(StoreUnusable, match="is on fuse"):
+            acquire("k", state=point)
+        assert list(point.iterdir()) == []
 
 
 def test_the_key_is_a_word(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import Scene, supervisor_binary
+from harness.fuse import fuse
 
 REFUSED = {
     "unknown option": (["--no-such-option"], "--no-such-option"),
@@ -123,3 +124,13 @@ def test_options_may_be_written_with_an_equals_sign(scene: Scene) -> None:
     run = scene.run("root exit=3", "--term-grace=1.25", "--key=a=b")
     run.ends(code=3)
     assert (run.started["term_grace_ms"], run.started["key"]) == (1250, "a=b")
+
+
+@pytest.mark.parametrize("what", ["record", "lock"])
+def test_on_a_fuse_mount_refused_by_name(scene: Scene, tmp_path: Path, what: str) -> None:
+    with fuse(tmp_path) as point:
+        epoch = ["--epoch", "1"] if what == "lock" else []
+        run = scene.run("root", f"--{what}", str(point / "file"), *epoch, record=False)
+        assert run.wait().code == 125
+        assert f"{what} {point}/file: on a FUSE file system" in run.error_text()
+        assert not scene.all("root")

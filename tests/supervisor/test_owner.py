@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -98,6 +99,10 @@ WRAPPERS = {
     "timeout": ["timeout", "60"],
     "node": ["node", "-e", NODE, "--"],
     "uv": ["uv", "run", "--no-project", "--offline", "--"],
+    # A program that a package of this directory brings; npm, npx and sh stay in between.
+    "npx": ["npx", "--offline", "--no-install", "--", "front"],
+    # It clears the environment, and would ask for a password where root does not run it.
+    "sudo": ["sudo", "-n", "--preserve-env=LASTOUT_TEST_SOCKET,LASTOUT_TEST_TTL", "--"],
 }  # fmt: skip
 
 
@@ -108,6 +113,13 @@ def test_owner_killed_with_a_wrapper_between(scene: Scene, wrapper: str) -> None
     path = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if path is None:
         pytest.skip(f"needs {name}")
+    if wrapper == "sudo" and subprocess.run(["sudo", "-n", "true"], check=False).returncode:
+        pytest.skip("needs sudo without a password")
+    if wrapper == "npx":
+        brought = scene.directory / "node_modules" / ".bin" / "front"
+        brought.parent.mkdir(parents=True)
+        brought.write_text('#!/bin/sh\n"$@"\n')
+        brought.chmod(0o755)
     run = scene.run(TREE_OBEYS, "--owner", "@owner@", owner=[], via=[path, *rest])
     root = scene.member("root")
     front, keeper = run.front, run.keeper
