@@ -72,6 +72,30 @@ def prefork() -> None:
     wait_for_word()
 
 
+def gunicorn() -> None:
+    """The real one: its master brings a worker that was killed back."""
+    from gunicorn.app.base import BaseApplication
+
+    start("master")
+
+    def worker_began(worker: Any) -> None:
+        start(f"worker{worker.age}")
+        tell("worker", worker.age, f"{os.getpid()}:{take(os.getpid()).start}")
+
+    class Application(BaseApplication):
+        def load_config(self) -> None:
+            self.cfg.set("bind", f"unix:{STATE}-socket")
+            self.cfg.set("workers", 2)
+            if "control_socket_disable" in self.cfg.settings:  # it would lie in the user's home
+                self.cfg.set("control_socket_disable", True)
+            self.cfg.set("post_worker_init", worker_began)
+
+        def load(self) -> Any:
+            return lambda environ, start_response: []
+
+    Application().run()
+
+
 def reexec() -> None:
     if os.environ.get("AGAIN") is None:
         start("before")

@@ -141,6 +141,22 @@ def test_a_prefork_worker_that_is_killed_takes_only_its_own(owner: Owner) -> Non
     assert owner.runs["worker1"].ended() in DIED
 
 
+@start("gunicorn")
+def test_workers_of_gunicorn(owner: Owner) -> None:
+    pytest.importorskip("gunicorn", reason="needs gunicorn, of the development group")
+    for number in ("1", "2"):
+        while number not in map(str, owner.workers):
+            owner.hear("worker")
+    identity.signal(owner.workers[1], signal.SIGKILL)
+    assert owner.runs["worker1"].ended() in DIED
+    owner.hear("worker 3")
+    assert all(owner.runs[name].alive for name in ("master", "worker2", "worker3"))
+    owner.child.terminate()
+    assert owner.child.wait(BOUND) == 0
+    for name in ("master", "worker2", "worker3"):
+        assert owner.runs[name].ended() in DIED
+
+
 @start("reexec")
 def test_an_owner_that_executes_itself_again(owner: Owner) -> None:
     owner.hear("worker 0")
