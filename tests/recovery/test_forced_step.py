@@ -6,58 +6,21 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from typing import Any
 
 import pytest
 
 from harness import Scene
+from harness.forcing import ROLES, RUDE, forced_line, stop_both, target, untouched
 from harness.harm import hold, lose_both
-from harness.run import Run
-from lastout import forced, identity, sweep, tree
-from lastout.forced import Target, force
-from lastout.identity import ProcessIdentity
+from lastout import identity, sweep
+from lastout.forced import force
 from lastout.pause import Pause
 from lastout.proctable import read_stat
 from lastout.recovery import case as cases
 from lastout.recovery.act import recover
 from lastout.recovery.case import Asker
-from lastout.verdict import Verdict
-
-RUDE = (
-    "root ignore [ child ignore [ grandchild ignore ] ] [daemon escapee ignore ]"
-    " [ tool ignore setsid [ helper ignore setpgid ] ] [orphan orphan ignore setpgid ]"
-)
-ROLES = ("root", "child", "grandchild", "escapee", "tool", "helper", "orphan")
-
-
-def target(run: Run) -> Target:
-    started = run.started
-    assert run.record is not None
-
-    def whole(name: str) -> ProcessIdentity:
-        one = started[name]
-        return ProcessIdentity(
-            one["pid"], one["start"], one["inode"], started["boot_id"], started["pidns"]
-        )
-
-    return Target(
-        started["run"], whole("front"), whole("keeper"), whole("root"), record=str(run.record.path)
-    )
-
-
-def stop_both(run: Run) -> None:
-    """The front first: running, it would resume the keeper."""
-    for process in (run.front, run.keeper):
-        process.signal(SIGSTOP)
-        process.wait_state("T")
-
-
-def forced_line(run: Run) -> dict[str, Any]:
-    return dict(run.event("forced"))
 
 
 def test_everything_below_stuck_supervisors_is_killed_and_they_go_last(scene: Scene) -> None:
@@ -171,136 +134,6 @@ def test_adopted_tools_look_like_the_root_and_the_root_is_named_by_its_identity(
     assert verdict.root_gone
     for member in (root, *scene.all("tool")):
         member.wait_gone()
-
-
-def untouched(run: Run, members: list[Any]) -> None:
-    assert all(member.alive() for member in members)
-    for process in (run.front, run.keeper):
-        assert process.state() not in "TZ", f"{process} is not resumed"
-
-
-Change = Callable[[Target, Run, pytest.MonkeyPatch], Target]
-
-
-def _no_record(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    return replace(aim, record=aim.record + ".gone" if aim.record else None)
-
-
-def _torn_record(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    path = Path(str(aim.record) + ".torn")
-    path.write_text('{"v":1,"event":"started","run":"r"')
-    return replace(aim, record=str(path))
-
-
-def _other_keeper(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    return replace(aim, keeper=replace(aim.keeper, start=aim.keeper.start + 1))
-
-
-def _other_front_without_a_record(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    return replace(aim, front=replace(aim.root), root=aim.front, record=None)
-
-
-def _other_namespace(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    return replace(aim, root=replace(aim.root, pidns=1), record=None)
-
-
-def _unreadable_table(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    def unreadable(*args: object, **kwargs: object) -> None:
-        raise PermissionError(13, "hidden")
-
-    patch.setattr(tree, "children", unreadable)
-    return aim
-
-
-def _unreadable_stat(aim: Target, run: Run, patch: pytest.MonkeyPatch) -> Target:
-    def unreadable(*args: object) -> None:
-        raise PermissionError(13, "hidden")
-
-    for module in (tree, sweep, forced):
-        patch.setattr(module, "read_stat", unreadable)
-    return aim
-
-
-@pytest.mark.parametrize(
-    ("change", "how"),
-    [
-        (_no_record, "record-unreadable"),
-        (_torn_record, "record-unreadable"),
-        (_other_keeper, "not-the-supervisor"),
-        (_other_front_without_a_record, "not-the-supervisor"),
-        (_other_namespace, "cannot-tell"),
-        (_unreadable_table, "table-unreadable"),
-        (_unreadable_stat, "table-unreadable"),
-    ],
-)
-def test_what_is_ambiguous_kills_nothing_and_resumes_both(
-    scene: Scene, change: Change, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = scene.run("root [daemon escapee ]")
-    members = [scene.member("root"), scene.member("escapee")]
-    with monkeypatch.context() as patch:
-        verdict = force(change(target(run), run, patch))
-    assert (verdict.kind, verdict.how) == ("unproven", how)
-    untouched(run, members)
-    run.signal(SIGTERM)
-    run.ends(signal=SIGTERM)
-
-
-@pytest.mark.root
-def test_a_kill_that_is_not_permitted_touches_nothing(scene: Scene) -> None:
-    run = scene.run("root")
-    root = scene.member("root")
-    aim = target(run)
-    assert aim.record is not None
-    for folder in (Path(aim.record), *Path(aim.record).parents[:3]):
-        folder.chmod(0o755)
-    verdict = as_another_user(lambda: force(aim))
-    assert (verdict["kind"], verdict["how"]) == ("unproven", "not-delivered")
-    untouched(run, [root])
-    run.signal(SIGTERM)
-    run.ends(signal=SIGTERM)
-
-
-def as_another_user(step: Callable[[], Verdict]) -> dict[str, Any]:
-    import json
-
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(65534, 65534, 65534)
-            os.setresuid(65534, 65534, 65534)
-            os.write(write, json.dumps(step().to_json()).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read, "rb") as file:
-        told = file.read()
-    os.waitpid(pid, 0)
-    return dict(json.loads(told))
-
-
-def test_a_descendant_of_the_run_cannot_take_it(scene: Scene) -> None:
-    """Also one that was orphaned, and one in a session of its own."""
-    code = (
-        "import os, sys\n"
-        "from lastout.recovery import case as cases\n"
-        "from lastout.recovery.act import recover\n"
-        "from lastout.recovery.case import Asker\n"
-        "from lastout.forced import Target, force\n"
-        "if os.fork(): os.wait(); sys.exit(0)\n"
-        "os.setsid()\n"
-        "known = cases.read(cases.of_record(sys.argv[1]))\n"
-        "aim = Target('r', known.front, known.keeper, known.root, record=sys.argv[1])\n"
-        "print(force(aim).how, flush=True)\n"
-    )
-    record = scene.directory / "inside.jsonl"
-    run = scene.run(
-        [sys.executable, "-c", code, str(record)], record=record, stdin="null", graces=None
-    )
-    run.ends(code=0)
-    assert run.output_text().strip() == "asked-from-inside"
 
 
 RESUMER = (

@@ -3,63 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from signal import SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
-import pytest
-
 from harness import Scene
 from harness.harm import hold, lose_both
-from harness.run import Run
+from harness.recovering import case_of, committed, edited, reap, told
 from lastout import identity
 from lastout.evidence import journal
 from lastout.evidence.events import Forced, Note, TreeGone
 from lastout.graces import FORCED_STEP, MARGIN
-from lastout.identity import ProcessIdentity
 from lastout.leases import locks, model
 from lastout.leases.memory import MemoryStore
 from lastout.leases.model import Holder
 from lastout.recovery import case as cases
-from lastout.recovery.act import Result, examine, recover, recover_all
-from lastout.recovery.case import Asker, Case
+from lastout.recovery.act import examine, recover, recover_all
+from lastout.recovery.case import Asker
 from lastout.recovery.decide import Step
 
 RUDE = "root ignore [ child ignore ] [daemon escapee ignore ]"
 PERSON = Asker(stop=True)
-
-
-def case_of(run: Run) -> Case:
-    assert run.record is not None
-    assert run.started
-    return cases.of_record(str(run.record.path))
-
-
-def told(result: Result) -> tuple[str | None, str | None]:
-    return (result.verdict.kind, result.verdict.how) if result.verdict else (None, result.left)
-
-
-def reap(pid: int) -> None:
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass  # one of the supervisors had reaped it
-
-
-def edited(run: Run, change: Callable[[list[dict[str, Any]]], None]) -> Case:
-    """A copy of the record with other lines."""
-    assert run.record is not None
-    assert run.started
-    path = Path(run.record.path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    change(lines)
-    copy = path.with_name("copy.jsonl")
-    copy.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return cases.of_record(str(copy))
 
 
 def test_a_run_that_is_over_is_read_and_not_asked(scene: Scene) -> None:
@@ -184,102 +150,6 @@ def test_a_writer_that_is_none_of_the_root_is_found_by_its_own_identity(scene: S
     stored = store.get(key)
     assert stored is not None
     assert stored.lease.free
-
-
-def committed(
-    store: MemoryStore, key: str, run: Run, writer: ProcessIdentity | None = None
-) -> Case:
-    known = cases.read(case_of(run))
-    assert known.front
-    assert known.keeper
-    assert known.root
-    held = Holder(run.started["run"], record=str(case_of(run).record), boot_id=identity.boot_id())
-    people = {"front": known.front, "keeper": known.keeper, "root": known.root}
-    store.change(key, lambda found, at: model.reserve(None, key, held, at))
-    store.change(
-        key,
-        lambda found, at: model.commit(found and found.lease, 1, at, max_stop_ms=5500, **people),
-    )
-    lease = store.change(
-        key, lambda found, at: model.prove(found and found.lease, 1, at, writer=writer)
-    )
-    return cases.of_lease(lease, None)
-
-
-def test_after_a_reboot_everything_is_gone_whatever_has_these_pids_now(scene: Scene) -> None:
-    run = scene.run("root")
-    root = scene.member("root")
-
-    def other_boot(lines: list[dict[str, Any]]) -> None:
-        lines[0]["boot_id"] = "00000000-0000-0000-0000-000000000000"
-
-    result = recover(edited(run, other_boot), asker=PERSON)
-    assert told(result) == ("exited", "other-boot")
-    assert root.alive()
-    run.signal(SIGTERM)
-    run.ends(signal=SIGTERM)
-
-
-@pytest.mark.parametrize("kernel", ["with inodes", "without"])
-def test_a_pid_that_an_innocent_process_has_now(scene: Scene, kernel: str) -> None:
-    run = scene.run("root")
-    scene.member("root")
-    pid = run.root.pid
-    while time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") < (
-        run.started["root"]["start"] + 2
-    ):
-        pass  # within one clock tick only the inode could tell
-
-    def no_inodes(lines: list[dict[str, Any]]) -> None:
-        for name in ("front", "keeper", "root"):
-            lines[0][name]["inode"] = 0
-
-    case = case_of(run) if kernel == "with inodes" else edited(run, no_inodes)
-    lose_both(run)
-    reap(pid)  # ours, now that both supervisors are gone: its number is free
-    taker = subprocess.Popen(
-        [*scene.program("take_pid", str(pid)), *scene.program("actor", "stranger")],
-        env=scene.environment(),
-    )
-    scene.until(lambda: scene.all("stranger") or taker.poll() is not None, "the number is taken")
-    if taker.poll() == 77:
-        pytest.skip("the number could not be had")
-    innocent = scene.member("stranger")
-    assert innocent.pid == pid
-    scene.expect(innocent)
-    result = recover(case, asker=PERSON)
-    assert told(result) == ("killed", "root-gone")
-    assert innocent.alive()
-    innocent.dismiss()
-    taker.wait()
-
-
-OLDER = {"v", "event", "run", "from", "seq", "boottime_ns", "time", "front", "keeper", "root"}
-
-
-def older(lines: list[dict[str, Any]]) -> None:
-    kept = OLDER | {"max_stop_ms", "boot_id", "pidns"}
-    lines[:] = [{name: line[name] for name in line if name in kept} for line in lines[:1]]
-
-
-def newer(lines: list[dict[str, Any]]) -> None:
-    lines[0] |= {"v": 7, "unheard_of": {"a": 1}, "root": {**lines[0]["root"], "color": "red"}}
-    lines.insert(0, {**lines[0], "event": "unheard-of", "from": "front", "seq": 90})
-
-
-@pytest.mark.parametrize("version", [older, newer])
-def test_a_record_of_another_version_is_waited_for_by_its_own_bound(
-    scene: Scene, version: Callable[[list[dict[str, Any]]], None]
-) -> None:
-    run = scene.run("root ignore", graces=(0.1, 0.5, 5))
-    scene.member("root")
-    case = edited(run, version)
-    assert cases.read(case).max_stop == pytest.approx(5.6)
-    result = recover(case, asker=PERSON)
-    # This copy never hears of the end: the processes do.
-    assert told(result) == ("killed", "root-gone")
-    run.process.wait_gone()
-    run.event("tree-gone")
 
 
 def test_what_stays_behind_the_bound_does_not_hold_the_key(scene: Scene) -> None:
