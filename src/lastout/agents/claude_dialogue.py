@@ -55,7 +55,7 @@ def message_uuid(message: str) -> str:
 class ClaudeDialogue(Speaker):
     """One `claude -p` process with stream-json on both sides."""
 
-    def __init__(self, start: Start, session: str, resumes: bool) -> None:
+    def __init__(self, start: Start, session: str, resumes: bool = True) -> None:
         super().__init__()
         self._forgotten = start.resume is not None and not resumes
         self._start = start
