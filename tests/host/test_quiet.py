@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from lastout.agents import Command, Scripted
+from lastout.graces import Graces
 from lastout.host import StillRunning
 from lastout.host.events import AgentStarting
 from lastout.identity import Alive, still_alive
@@ -22,9 +23,11 @@ def anyio_backend(request):
 
 
 class Restarting(Scripted):
-    """As Claude Code: it starts its MCP servers again by itself."""
+    """As Claude Code: it starts its MCP servers again by itself, and takes up what its tasks end
+    with."""
 
     restarts_servers = True
+    follows_up = True
 
 
 class Wrapped(Restarting):
@@ -119,6 +122,79 @@ async def test_the_agent_died_in_its_turn(stage, escaped):
         assert (quiet.kept, quiet.proven, quiet.remaining_count) == (False, True, 0)
         assert quiet.stopped_count >= 1
         assert gone(quiet)
+
+
+CLEANS = "trap 'echo cleaned >{mark}; exit' TERM; echo up >{up}; sleep 301 & wait"
+
+
+@pytest.fixture
+def cleaning(tmp_path):
+    """A turn whose tool cleans up when it hears SIGTERM, and a mark of that."""
+    os.mkfifo(tmp_path / "up")
+    mark = tmp_path / "mark"
+    return f"/run {CLEANS.format(mark=mark, up=tmp_path / 'up')}", mark
+
+
+async def begun(stage, chat, text):
+    message = await chat.send(text)
+    await anyio.to_thread.run_sync((stage.directory / "up").read_text)
+    return message
+
+
+async def test_a_tool_may_clean_up_before_its_agent_kills_it(stage, cleaning):
+    text, mark = cleaning
+    async with stage.host() as host:
+        # As Codex: a tool that runs goes on behind its interrupted turn, and is killed at the end.
+        chat = await host.open("k", stage.agent("--ignore", "interrupt"))
+        message = await begun(stage, chat, text)
+        seen = []
+        ended = await chat.finish("timeout", by="the test", look=seen.extend)
+        assert mark.read_text() == "cleaned\n"
+        assert (ended.kept, ended.proven, ended.remaining_count) == (False, True, 0)
+        assert {one.pid for one in seen} <= {one.identity.pid for one in ended.stopped}
+        assert gone(ended)
+        assert message.settled
+        lines = stage.lines(message.run)
+        assert next(line for line in lines if line["event"] == "stop-others")["by"] == "the test"
+        assert (await (await chat.send("again")).done()).state == "completed"
+
+
+async def test_without_grace_nobody_is_asked(stage, cleaning):
+    text, mark = cleaning
+    async with stage.host() as host:
+        chat = await host.open("k", stage.agent())
+        message = await begun(stage, chat, text)
+        ended = await chat.finish("abort", grace=0)
+        assert (ended.proven, message.state, mark.exists()) == (True, "interrupted", False)
+    events = [line["event"] for line in stage.lines(message.run)]
+    assert "stop-others" not in events
+
+
+async def test_asked_again_without_grace_it_goes_faster(stage, tmp_path):
+    slow = Graces(stdin=10, term=30, reap=5)
+    os.mkfifo(tmp_path / "up")
+    async with stage.host(quit_bound=60.0) as host:
+        chat = await host.open("k", stage.agent("--ignore", "interrupt,stdin,term", graces=slow))
+        text = f"/stubborn echo up >{tmp_path}/up; sleep 301"
+        message = await begun(stage, chat, text)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(chat.finish, "abort")
+            while not any(line["event"] == "stop-others" for line in stage.lines(message.run)):
+                await anyio.sleep(0.01)
+            with anyio.fail_after(20):
+                ended = await chat.finish("abort", grace=0)
+        assert (ended.proven, message.state) == (True, "interrupted")
+
+
+async def test_it_is_ended_while_it_starts(stage):
+    async with stage.host() as host:
+        chat = await host.open("k", stage.agent("--slow", "30"))
+        message = await chat.send("hello")
+        while chat.run is None:
+            await anyio.sleep(0.01)
+        ended = await chat.finish("abort")
+        assert (message.state, ended.kept, ended.remaining_count) == ("returned", False, 0)
+        assert "stopped before this message was delivered" in message.reason
 
 
 async def test_not_during_a_turn(stage, until):

@@ -24,6 +24,7 @@ class Acp:
     one_turn = False
     rewinds_at_start = False
     restarts_servers = False
+    follows_up = False
     has_lock = False
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:

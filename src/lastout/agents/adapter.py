@@ -86,6 +86,8 @@ class Adapter(Protocol):
     """A rewind needs a new start."""
     restarts_servers: bool
     """An MCP server of its that was stopped is started again by the call that needs it."""
+    follows_up: bool
+    """Told of the end of a task behind its turns, it begins a turn of its own."""
     has_lock: bool
     """The agent itself refuses a second writer, so that it can be asked by a resume."""
 

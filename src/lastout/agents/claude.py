@@ -32,6 +32,7 @@ class Claude:
     rewinds_at_start = True
     # Measured with 2.1.332: also after SIGKILL, and turn after turn.
     restarts_servers = True
+    follows_up = True
     has_lock = False
 
     def __init__(

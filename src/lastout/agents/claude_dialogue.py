@@ -30,6 +30,7 @@ from lastout.agents.events import (
     Thinking,
     TurnEnded,
 )
+from lastout.evidence.commands.claude import exit_code_in
 
 __all__ = ["ClaudeDialogue", "message_uuid"]
 
@@ -212,12 +213,14 @@ class ClaudeDialogue(Speaker):
         content = message["message"]["content"]
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") == "tool_result":
-                status = "failed" if block.get("is_error") else "completed"
+                failed = bool(block.get("is_error"))
+                output = _plain(block.get("content"))
                 self._emit(
                     CommandEnded(
                         item=fields.text(block["tool_use_id"]),
-                        status=status,
-                        output=_plain(block.get("content")),
+                        status="failed" if failed else "completed",
+                        exit_code=exit_code_in(output) if failed and output else None,
+                        output=output,
                     )
                 )
 

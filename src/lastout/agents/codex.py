@@ -41,6 +41,7 @@ class Codex:
     rewinds_at_start = False
     # Measured with 0.171: every later call fails with "Transport closed".
     restarts_servers = False
+    follows_up = False
     has_lock = True
 
     def __init__(

@@ -27,6 +27,7 @@ class Command:
     one_turn = True
     rewinds_at_start = False
     restarts_servers = False
+    follows_up = False
     has_lock = False
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:

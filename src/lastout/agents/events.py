@@ -101,7 +101,10 @@ class CommandOutput(AgentEvent, frozen=True, kw_only=True, tag="command-output")
 
 
 class CommandEnded(AgentEvent, frozen=True, kw_only=True, tag="command-ended"):
-    """A command is over, as the agent reported it; what it did not report is None."""
+    """A command is over, as the agent reported it; what it did not report is None.
+
+    Claude Code reports an exit code only in the text of a failure, and is read there.
+    """
 
     item: str
     status: str

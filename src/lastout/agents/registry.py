@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lastout.agents.adapter import Adapter
 
@@ -18,29 +18,33 @@ def agent(
     *,
     program: str | None = None,
     home: str | None = None,
+    args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Adapter:
     """The adapter for `codex`, `claude`, `scripted`, `acp:COMMAND LINE` or `command:COMMAND LINE`.
 
     `program` is the path of the agent where it is not on PATH; `home` is where the scripted agent
-    keeps its files. Raises ValueError for a name that is none.
+    keeps its files; `args` are more arguments for the agent, `codex:ARGUMENTS` is another way to
+    say them. Raises ValueError for a name that is none.
     """
     kind, _, line = name.partition(":")
+    words = [*shlex.split(line), *args]
     if kind == "codex":
         from lastout.agents.codex import Codex
 
-        return Codex(program, env=env)
+        return Codex(program, args=words, env=env)
     if kind == "claude":
         from lastout.agents.claude import Claude
 
-        return Claude(program, env=env)
+        return Claude(program, args=words, env=env)
     if kind == "scripted":
         from lastout.agents.scripted_agent import Scripted
 
         if home is None:
             raise ValueError("the scripted agent needs a directory for its transcripts (home)")
-        return Scripted(home, args=shlex.split(line), env=env)
-    words = [program] if program and not line else shlex.split(line)
+        return Scripted(home, args=words, env=env)
+    if program and not line:
+        words = [program, *args]
     if kind == "acp" and words:
         from lastout.agents.acp import Acp
 

@@ -7,6 +7,7 @@ the order in which the agent said them, from one task, through one function.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -75,13 +76,17 @@ class Session:
         number: int = self.tell(lambda dialogue: dialogue.interrupt())
         return number
 
-    async def close(self, *, drain: float = DRAIN) -> None:
-        """The agent's own polite end: interrupt, let the turn end, end its input. Does not wait."""
+    async def hush(self, *, drain: float = DRAIN) -> None:
+        """Interrupt the turn, as the agent does it, and let it end."""
         self.tell(lambda dialogue: dialogue.farewell())
         if self.dialogue.busy or self.dialogue.outgoing:
             with anyio.move_on_after(drain):
                 while (self.dialogue.busy or self.dialogue.outgoing) and not self.over.is_set():
                     await self._idle.next()
+
+    async def close(self, *, drain: float = DRAIN) -> None:
+        """The agent's own polite end: interrupt, let the turn end, end its input. Does not wait."""
+        await self.hush(drain=drain)
         self._input_done = True
         self._written.announce()
         if self.dialogue.outgoing and self.process.stdin is not None:
@@ -233,17 +238,21 @@ async def open_session(
 
 
 async def stopped(
-    session: Session, reason: Any, *, by: str | None = None, now: bool = False, drain: float = DRAIN
+    session: Session, reason: Any, *, by: str | None = None, grace: float | None = None
 ) -> Outcome:
-    """End the agent and wait for its outcome: its own polite end first, then the ladder."""
-    if now:
-        return await session.process.stop(reason, by=by, grace=0)
-    await session.close(drain=drain)
-    with anyio.move_on_after(session.process.started.stdin_grace_ms / 1000 + MARGIN):
-        await session.over.wait()
+    """End the agent and wait for its outcome: its own polite end first, then the ladder.
+
+    `grace` (seconds) shortens each of the waits; with 0 the tree gets SIGKILL at once.
+    """
+    most = math.inf if grace is None else grace
+    if most > 0:
+        await session.close(drain=min(DRAIN, most))
+        own = session.process.started.stdin_grace_ms / 1000 + MARGIN
+        with anyio.move_on_after(min(own, most)):
+            await session.over.wait()
     # In the normal case the supervisor has seen the input's end and this changes nothing; a copy of
     # our pipe in a forked child of ours would hide the end from it.
-    return await session.process.stop(reason, by=by)
+    return await session.process.stop(reason, by=by, grace=grace)
 
 
 async def _chunks(stream: PipeReceiveStream) -> AsyncIterator[bytes]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lastout.agents.dialogue import Ability, Dialogue, Options
 from lastout.agents.events import AgentEvent, Question
-from lastout.evidence.events import Member
 from lastout.host import sentences
 from lastout.host.errors import HostError, NoQuestion, NotOffered, StillRunning
 from lastout.host.events import State
@@ -17,7 +16,7 @@ from lastout.host.ledger import ENDED, Kept
 from lastout.host.live import Live, Reason
 from lastout.host.message import Message
 from lastout.host.operation import Operation
-from lastout.host.quiet import Quiet, quieten
+from lastout.host.quiet import Look, Quiet, finish, quieten
 from lastout.host.readers import Reader
 from lastout.host.recovered import settle_orphans
 from lastout.host.worker import Worker
@@ -134,14 +133,29 @@ class Conversation:
         the first; `now` goes straight to SIGKILL. `reason` and `by` are for the record.
         """
         self._worker.return_queue(sentences.STOPPED)
-        return await self._worker.end(reason, by=by, now=now)
+        return await self._worker.end(reason, by=by, grace=0 if now else None)
 
-    async def quiet(
-        self, *, by: str | None = None, look: Callable[[Sequence[Member]], None] | None = None
+    async def finish(
+        self,
+        reason: Reason = "user",
+        *,
+        by: str | None = None,
+        grace: float | None = None,
+        look: Look | None = None,
     ) -> Quiet:
+        """`stop`, in an order that gives tools their grace: the turn is interrupted, then all that
+        the agent has started is stopped, then the agent is ended.
+
+        `grace` (seconds) shortens each of the waits. `look` is shown the members before they are
+        signalled.
+        """
+        self._worker.return_queue(sentences.STOPPED)
+        return await finish(self._worker, reason, by=by, grace=grace, look=look)
+
+    async def quiet(self, *, by: str | None = None, look: Look | None = None) -> Quiet:
         """Stop everything that the agent has started, between two turns; see `Quiet`.
 
-        `look` is shown the members before they are told. Raises StillRunning during a turn.
+        `look` is shown the members before they are signalled. Raises StillRunning during a turn.
         """
         if self._worker.current is not None and not self._worker.current.settled:
             raise StillRunning(sentences.IN_A_TURN)

@@ -69,7 +69,7 @@ class Live:
         self._refused: StartRefused | None = None
         self._changes = Changes()
         self._scope = anyio.CancelScope()
-        self._now = False
+        self._grace: float | None = None
         self._by: str | None = None
         self._launched = False
         self._deadline: float | None = None
@@ -98,24 +98,29 @@ class Live:
         reason: Reason,
         *,
         by: str | None = None,
-        now: bool = False,
+        grace: float | None = None,
         deadline: float | None = None,
     ) -> None:
         """Ask for its end, and do not wait; asked again it changes nothing, or goes faster.
 
-        `by` is for the record. `now` goes straight to SIGKILL. `deadline`, on the event loop's
-        clock, is when a quit stops waiting and leaves the run to its supervisor.
+        `by` is for the record. `grace` (seconds) shortens each wait, 0 goes straight to SIGKILL.
+        `deadline`, on the event loop's clock, is when a quit stops waiting and leaves the run to its
+        supervisor.
         """
         self._deadline = deadline if self._deadline is None else self._deadline
-        self._now = self._now or now
-        if self.wanted is None:
+        if grace is not None:
+            self._grace = grace if self._grace is None else min(self._grace, grace)
+        first = self.wanted is None
+        if first:
             self.wanted, self._by = reason, by
             if self.session is None:
                 self._scope.cancel()
             else:
                 self.session.note(sentences.asked_to_end(reason))
-        if now and self.session is not None and not self.session.over.is_set():
-            self.session.process.request_stop(reason, by=by, grace=0)
+        # The first one's own polite step comes before the ladder, unless there is no time for it.
+        hurry = grace == 0 if first else grace is not None
+        if hurry and self.session is not None and not self.session.over.is_set():
+            self.session.process.request_stop(reason, by=by, grace=grace)
         self._changes.announce()
 
     async def _with_lease(self) -> None:
@@ -213,7 +218,7 @@ class Live:
                 await session.over.wait()
             return process.leave()
         if self.wanted is not None:
-            return await stopped(session, reason, by=self._by, now=self._now)
+            return await stopped(session, reason, by=self._by, grace=self._grace)
         return await process.wait()
 
     def _heard(self, event: AgentEvent) -> None:

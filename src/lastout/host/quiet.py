@@ -3,7 +3,8 @@
 It cannot stay when it would miss what was stopped, or when nobody can stop the rest without it:
 
 - it is itself below the root (a wrapper, an ACP adapter), so that stopping the others would kill it;
-- it has tasks behind its turns: told of their end, Claude Code begins a turn that nobody asked for;
+- it has tasks behind its turns: they would be missed, and Claude Code, told of their end, begins a
+  turn that nobody asked for;
 - its MCP servers were among the others, and it does not start them again (Codex).
 
 Then it is ended as a rest ends it, and the next message starts a fresh one that resumes.
@@ -16,15 +17,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lastout.agents.holders import is_below
+from lastout.agents.session import DRAIN
 from lastout.evidence.events import Identity, Member, OthersStopped
 from lastout.identity import ProcessIdentity
 
 if TYPE_CHECKING:
-    from lastout.host.live import Live
+    from lastout.host.live import Live, Reason
     from lastout.host.worker import Worker
     from lastout.outcome import Outcome
 
-__all__ = ["Quiet", "Stopped", "quieten"]
+__all__ = ["Look", "Quiet", "Stopped", "finish", "quieten", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,10 @@ class Quiet:
     took_ms: int = field(default=0, compare=False)
 
 
-async def quieten(
-    worker: Worker, *, by: str | None, look: Callable[[Sequence[Member]], None] | None
-) -> Quiet:
+Look = Callable[[Sequence[Member]], None]
+
+
+async def quieten(worker: Worker, *, by: str | None = None, look: Look | None = None) -> Quiet:
     """Stop the others; end the agent too where it cannot stay."""
     live = worker.live
     if live is None or live.session is None:
@@ -64,26 +67,65 @@ async def quieten(
         await live.ended.wait()
         worker.bury(live)
         return whole(live.outcome, ())
-    members: list[Member] = []
-    answer: OthersStopped | None = None
-    if live.wanted is None:
-        process = live.session.process
-        listed = await process.members()
-        members = [member for member in listed if member.pid != process.root.pid]
-        if look is not None and members:
-            look(members)
-        if not _inside(worker, live, members) and not worker.background:
-            answer = await process.stop_others("completion", by=by)
-            if answer is not None and _can_stay(worker, live, answer):
-                return Quiet(
-                    kept=True,
-                    stopped=_named(answer.stopped, members, live),
-                    stopped_count=answer.stopped_count,
-                    took_ms=answer.took_ms,
-                )
+    members, answer = await _stop_others(worker, live, "completion", by, None, look)
+    if answer is not None and _can_stay(worker, live, answer):
+        return Quiet(
+            kept=True,
+            stopped=_named(answer.stopped, members, live),
+            stopped_count=answer.stopped_count,
+            took_ms=answer.took_ms,
+        )
     await worker.end("idle", by=by)
-    stopped = _named((*(answer.stopped if answer is not None else ()), *members), members, live)
-    return whole(live.outcome, stopped)
+    return whole(live.outcome, _before(answer, members, live))
+
+
+async def finish(
+    worker: Worker,
+    reason: Reason,
+    *,
+    by: str | None = None,
+    grace: float | None = None,
+    look: Look | None = None,
+) -> Quiet:
+    """Interrupt the turn, stop the others, and then end the agent.
+
+    In this order: at its end Codex kills its tools with SIGKILL, and one that cleans up would have
+    no time for it.
+    """
+    live = worker.live
+    if live is None:
+        return whole(worker.last_outcome, ())
+    members: Sequence[Member] = ()
+    answer: OthersStopped | None = None
+    session = live.session
+    going = session is not None and live.ready is not None and live.wanted is None
+    if going and session is not None and not live.ended.is_set():
+        if grace != 0 and not worker.adapter.one_turn:
+            await session.hush(drain=DRAIN if grace is None else min(DRAIN, grace))
+        members, answer = await _stop_others(worker, live, reason, by, grace, look)
+    await worker.end(reason, by=by, grace=grace)
+    return whole(live.outcome, _before(answer, members, live))
+
+
+async def _stop_others(
+    worker: Worker,
+    live: Live,
+    reason: Reason,
+    by: str | None,
+    grace: float | None,
+    look: Look | None,
+) -> tuple[Sequence[Member], OthersStopped | None]:
+    """Who was there, and the supervisor's answer; None where the others are not to be stopped."""
+    if live.session is None or live.wanted is not None or live.ended.is_set():
+        return (), None
+    process = live.session.process
+    members = [one for one in await process.members() if one.pid != process.root.pid]
+    if look is not None and members:
+        look(members)
+    follows = bool(worker.background) and worker.adapter.follows_up
+    if grace == 0 or worker.adapter.one_turn or follows or _inside(worker, live, members):
+        return members, None
+    return members, await process.stop_others(reason, by=by, grace=grace)
 
 
 def whole(outcome: Outcome | None, before: Iterable[Stopped]) -> Quiet:
@@ -121,6 +163,15 @@ def _can_stay(worker: Worker, live: Live, answer: OthersStopped) -> bool:
     loses = answer.stopped_count > 0 and not worker.adapter.restarts_servers
     # A task may have begun behind the turn while the others were being stopped.
     return done and not loses and not worker.background and live.wanted is None
+
+
+def _before(
+    answer: OthersStopped | None, members: Sequence[Member], live: Live
+) -> tuple[Stopped, ...]:
+    """Everybody who was there before the end of the whole tree was asked for."""
+    if live.session is None:
+        return ()
+    return _named((*(answer.stopped if answer is not None else ()), *members), members, live)
 
 
 def _named(

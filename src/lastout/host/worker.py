@@ -134,7 +134,7 @@ class Worker:
         reason: Reason,
         *,
         by: str | None = None,
-        now: bool = False,
+        grace: float | None = None,
         deadline: float | None = None,
     ) -> str | None:
         """End the agent; gives the verdict, None when there was no agent."""
@@ -142,7 +142,7 @@ class Worker:
         if live is None:
             return None
         self.set_state("stopping")
-        live.end(reason, by=by, now=now, deadline=deadline)
+        live.end(reason, by=by, grace=grace, deadline=deadline)
         self.wake()
         await live.ended.wait()
         self.bury(live)
