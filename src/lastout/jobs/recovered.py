@@ -1,12 +1,32 @@
-"""Jobs whose runner is gone: found by identity and lock, ended, and reported."""
+"""Jobs whose runner is gone: found by identity and lock, ended, and reported.
+
+Never by age. Whoever recovers a job holds its lock meanwhile, so it is done by one at a time, and
+what is published is published once.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 
 import msgspec
 
-__all__ = ["Recovered", "recover"]
+from lastout import state as states
+from lastout.evidence import journal
+from lastout.evidence.events import Event
+from lastout.identity import Alive, boot_id, still_alive
+from lastout.jobs import conclude, layout, queue, reading, sentences
+from lastout.jobs.desk import Desk
+from lastout.jobs.errors import JobsError
+from lastout.jobs.result import Process, Result
+from lastout.jobs.spec import Command
+from lastout.outcome import Outcome, decide
+from lastout.recovery import act
+from lastout.recovery import case as cases
+from lastout.recovery.case import Asker, Case
+
+__all__ = ["Recovered", "conclude_runs", "recover", "recover_job"]
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -17,5 +37,132 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def recover(state: str | os.PathLike[str] | None = None) -> list[Recovered]:
-    """End the trees of jobs whose runner is gone, and publish what is known of them."""
-    raise NotImplementedError
+    """End the trees of jobs whose runner is gone, and publish what is known of them.
+
+    Blocks for as long as their stops take. Raises OSError.
+    """
+    where = states.locate(state)
+    found = []
+    queued = [entry.job for entry in queue.entries(where)]
+    begun = [job for _, job in queue.active(where)]
+    for job in dict.fromkeys((*begun, *queued)):
+        with contextlib.suppress(JobsError):
+            if (one := recover_job(where, job)) is not None:
+                found.append(one)
+    _sweep(where)
+    return found
+
+
+def recover_job(state: str, job: str) -> Recovered | None:
+    """One job; None where nothing was to be done, or another does it. Raises NoSuchJob."""
+    path = os.path.join(layout.job_directory(state, job), layout.LOCK)
+    try:
+        with layout.try_lock(path) as fd:
+            return None if fd is None else _recover(state, job)
+    except FileNotFoundError:
+        for by, one in queue.active(state):
+            if one == job:
+                queue.deactivate(state, by, job)
+        return None
+
+
+def conclude_runs(desk: Desk, reason: str | None) -> Result:
+    """End what is left of the runs of a job, and make a result of what is known.
+
+    `reason` says why its own runner did not; None: it did all that was to be done.
+    """
+    proven = True
+    outcome: Outcome | None = None
+    lines: list[Event] = []
+    for run in desk.stored.runs:
+        record = desk.stored.record if run == desk.stored.run else None
+        record = record or states.record_file(run, desk.state)
+        desk.locks_of(run, record)
+        found = act.recover(_case(desk, run, record), asker=Asker(stop=True))
+        lines = []
+        with contextlib.suppress(OSError):
+            lines = list(journal.read(record).events)
+        outcome = decide(lines, run=run, record=record)
+        verdict = found.verdict
+        proven &= outcome.tree_gone or (
+            verdict is not None
+            and (verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty")))
+        )
+    locks = tuple(desk.locks)
+    if reason is None and outcome is not None and isinstance(desk.spec.work, Command):
+        return conclude.of_command(
+            outcome, lines, cancel=None, timeout=desk.spec.work.timeout, locks=locks
+        )
+    desk.locks = {}
+    return conclude.lost(
+        outcome,
+        lines,
+        reason=reason or sentences.RUNNER_LOST,
+        proven=proven,
+        locks=locks,
+    )
+
+
+def _case(desk: Desk, run: str, record: str) -> Case:
+    if isinstance(desk.spec.work, Command):
+        return Case(run, record, epoch=1, folder=os.path.join(desk.directory, layout.RUN))
+    return cases.of_record(record)
+
+
+def _recover(state: str, job: str) -> Recovered | None:
+    """The job's lock is held."""
+    spec, stored = reading.spec(state, job), reading.stored(state, job)
+    by = layout.by_digest(spec.by)
+    if reading.final(state, job) is not None:
+        queue.deactivate(state, by, job)
+        return Recovered(job, "it had ended")
+    if stored is None or stored.runner is None:
+        return None  # it waits
+    if still_alive(stored.runner.identity) is Alive.YES or _inside(state, stored.runs):
+        return None
+    was, other_boot = stored.runner, _other_boot(stored.runner)
+    desk = Desk(state, spec, stored)
+    try:
+        why = sentences.another_boot() if other_boot else sentences.RUNNER_LOST
+        result = conclude_runs(desk, why)
+        detail = {**result.detail, "runner": msgspec.to_builtins(was)}
+        result = msgspec.structs.replace(result, detail=detail)
+        if desk.has_result():
+            desk.end(result)
+        else:
+            desk.publish(result)
+    finally:
+        desk.close()
+    return Recovered(job, result.reason or sentences.RUNNER_LOST)
+
+
+def _other_boot(runner: Process) -> bool:
+    return bool(runner.boot_id and boot_id() and runner.boot_id != boot_id())
+
+
+def _inside(state: str, runs: tuple[str, ...]) -> bool:
+    """Whether this process belongs to one of these runs: it would be ended in the middle."""
+    from lastout.forced import Target, asked_from_inside
+
+    for run in runs:
+        known = cases.read(cases.of_record(states.record_file(run, state)))
+        if (
+            known.front is not None
+            and known.keeper is not None
+            and known.root is not None
+            and asked_from_inside(Target(run, known.front, known.keeper, known.root))
+        ):
+            return True
+    return False
+
+
+def _sweep(state: str) -> None:
+    """What submitters and removers left half-way: nobody holds its lock, and nobody has seen it."""
+    top = layout.jobs_directory(state)
+    with contextlib.suppress(FileNotFoundError), os.scandir(top) as entries:
+        for entry in entries:
+            if entry.name.startswith(layout.HALF):
+                with contextlib.suppress(OSError):
+                    with layout.try_lock(os.path.join(entry.path, layout.LOCK)) as fd:
+                        if fd is not None:
+                            shutil.rmtree(entry.path, ignore_errors=True)

@@ -10,7 +10,7 @@ from lastout.identity import ProcessIdentity
 
 __all__ = ["HeldLock", "Output", "Process", "Result", "Why"]
 
-Why = Literal["completion", "timeout", "abort", "shutdown", "runner-lost"]
+Why = Literal["completion", "timeout", "abort", "shutdown", "runner-lost", "not-started"]
 
 
 class Process(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,7 +79,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it failed, in words for people."""
     why: Why
     """What ended the turn: itself (`completion`), its timeout, somebody's cancel (`abort`,
-    `shutdown`), or the death of its runner."""
+    `shutdown`), the death of its runner; or nothing could be started."""
     ended_by: str | None = None
     """Who asked for the end, where somebody did."""
     code: int | None = None

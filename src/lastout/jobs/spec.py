@@ -73,6 +73,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     queued_at: str
     queued_ns: int
+    umask: int | None = None
+    """The submitter's, for what the job starts."""
     work: Kind
 
     @property

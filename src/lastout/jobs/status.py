@@ -50,6 +50,8 @@ class Stored(msgspec.Struct, kw_only=True, omit_defaults=True):
     front: Process | None = None
     progress: str | None = None
     questions: tuple[Question, ...] = ()
+    messages: tuple[str, ...] = ()
+    """The inbox files of messages that were delivered."""
     conversation: str | None = None
     heartbeat: str = ""
     started_at: str | None = None

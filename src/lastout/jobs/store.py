@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from lastout.jobs import door, layout, queue, reading, recovered, route, sentences
+from lastout.jobs.errors import NoSuchJob
 from lastout.jobs.job import Job
 from lastout.jobs.recovered import Recovered
 from lastout.jobs.spec import Kind
@@ -30,40 +33,76 @@ class Jobs:
 
         Raises NameTaken, NoRoute, ValueError or OSError; then nothing was written.
         """
-        raise NotImplementedError
+        from lastout.jobs.submitting import submit
+
+        return Job(self.state, submit(self.state, work))
 
     def get(self, word: str) -> Job:
         """A job by its id, its name (the newest of that name), or the beginning of an id.
 
         Raises NoSuchJob.
         """
-        raise NotImplementedError
+        from lastout.jobs.submitting import named
 
-    def list(self, by: str | None = None, states: Iterable[State] | None = None) -> list[Status]:
+        if layout.is_id(word):
+            if os.path.isdir(layout.job_directory(self.state, word)):
+                return Job(self.state, word)
+            raise NoSuchJob(sentences.no_such_job(word))
+        job = named(self.state, word)
+        if job is not None and os.path.isdir(layout.job_directory(self.state, job)):
+            return Job(self.state, job)
+        found = [one for one in self.ids() if one.startswith(word)] if word else []
+        if len(found) > 1:
+            raise NoSuchJob(sentences.too_many(word, found))
+        if not found:
+            raise NoSuchJob(sentences.no_such_job(word))
+        return Job(self.state, found[0])
+
+    def list(
+        self, by: str | None = None, states: Iterable[State] | None = None
+    ) -> Sequence[Status]:
         """Every job, the newest last."""
-        raise NotImplementedError
+        with contextlib.suppress(OSError):
+            route.start_runners(self.state)  # where something was left behind
+        wanted = None if states is None else frozenset(states)
+        places = queue.places(self.state)
+        found = []
+        for job in self.ids():
+            try:
+                status = reading.status(self.state, job, places)
+            except NoSuchJob:
+                continue  # it was removed meanwhile
+            if (by is None or status.by == by) and (wanted is None or status.state in wanted):
+                found.append(status)
+        return sorted(found, key=lambda status: (status.queued_at or status.id, status.id))
 
     def ids(self) -> Iterator[str]:
         """Every id, in no order, without reading a job."""
-        raise NotImplementedError
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.directory) as entries:
+            for entry in entries:
+                if layout.is_id(entry.name):
+                    yield entry.name
 
     @property
     def directory(self) -> str:
         """Where the jobs are; a change of the list is a change of this directory (inotify)."""
-        return os.path.join(self.state, "jobs")
+        return layout.jobs_directory(self.state)
 
     @property
     def limit(self) -> int:
         """How many run at once."""
-        raise NotImplementedError
+        return door.limit(self.state)
 
     def set_limit(self, number: int) -> None:
-        """Change how many run at once, for every caller; what runs is left alone."""
-        raise NotImplementedError
+        """Change how many run at once, for every caller; what runs is left alone.
 
-    def recover(self) -> list[Recovered]:
-        """End what lost its runner, publish what became of it, and start runners that are due.
-
-        Called by `submit`, `list`, `get` and every wait.
+        Raises ValueError, OSError.
         """
-        raise NotImplementedError
+        door.set_limit(self.state, number)
+        route.start_runners(self.state)
+
+    def recover(self) -> Sequence[Recovered]:
+        """End what lost its runner, publish what became of it, and start runners that are due."""
+        found = recovered.recover(self.state)
+        route.start_runners(self.state)
+        return found

@@ -69,8 +69,11 @@ class Work(Protocol):
     """The state directory (an absolute path)."""
     directory: str
     """The job's own directory."""
-    turn: int
-    """The number of the current turn, 0 before the first."""
+
+    @property
+    def turn(self) -> int:
+        """The number of the current turn."""
+        ...
 
     def fileno(self) -> int:
         """A descriptor that is readable when `requests` may have something new."""

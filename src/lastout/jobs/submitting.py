@@ -1,0 +1,224 @@
+"""Making a job: complete and durable before anybody can see it, or not at all.
+
+In this order, each step safe to be the last: the directory is made under a name that nobody looks
+at, its lock held; behind the door the queue entry, then the name, then the rename that makes the
+job; then everything is made durable, and runners are started. What a submitter leaves that dies on
+the way is swept by its free lock; a job that it had made is run by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import math
+import os
+import pwd
+import shutil
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from lastout.graces import PRESETS
+from lastout.jobs import door, layout, queue, reading, route, sentences
+from lastout.jobs.desk import set_aside
+from lastout.jobs.errors import NameTaken, NoSuchJob
+from lastout.jobs.files import now, sync_directory, sync_write
+from lastout.jobs.queue import Entry
+from lastout.jobs.spec import VERSION, AgentTurn, Kind, Spec
+from lastout.state import new_run
+
+__all__ = ["completed", "named", "submit"]
+
+_TIERS = ("subreaper", "cgroup", "pidns")
+_LONGEST_NAME = 200
+
+
+def submit(state: str, work: Kind) -> str:
+    """Queue a job; its id. Raises NameTaken, NoRoute, ValueError or OSError."""
+    work = completed(work)
+    layout.make(state)
+    route.check(state)
+    spec = Spec(
+        version=VERSION,
+        id=new_run(),
+        queued_at=now(),
+        queued_ns=time.time_ns(),
+        umask=_umask(),
+        work=work,
+    )
+    entry = Entry(spec.queued_ns, layout.by_digest(spec.by), spec.id)
+    top = layout.jobs_directory(state)
+    half = os.path.join(top, layout.HALF + spec.id)
+    try:
+        lock = _made(half, spec)
+        try:
+            with door.door(state):
+                route.check(state, held=True)
+                _free_name(state, spec)
+                queue.enter(state, entry)
+                try:
+                    _take_name(state, spec)
+                    os.rename(half, layout.job_directory(state, spec.id))
+                except BaseException:
+                    queue.discard(state, entry)
+                    raise
+        finally:
+            os.close(lock)
+    except BaseException:
+        shutil.rmtree(half, ignore_errors=True)
+        raise
+    sync_directory(top)
+    sync_directory(os.path.join(top, "queue"))
+    queue.ring(state, entry)
+    with contextlib.suppress(OSError):
+        # The job is there: whoever looks at it next tries again.
+        route.start_runners(state)
+    return spec.id
+
+
+def completed(work: Kind) -> Kind:
+    """With the caller's directory, environment and name where nothing else was said.
+
+    Raises ValueError or TypeError for what could not be run.
+    """
+    from lastout.supervisor import plain_argv
+
+    cwd = os.path.abspath(work.cwd) if work.cwd is not None else os.getcwd()
+    # What the caller merely has and cannot be written as text is left out; what it names is not.
+    env = _writable(os.environ) if work.env is None else dict(work.env)
+    if any("=" in name or "\0" in name + value for name, value in env.items()):
+        raise ValueError("a name of the environment holds no '=', and nothing of it a NUL byte")
+    by = work.by or _login()
+    if work.name is not None:
+        _check_name(work.name)
+    _check_seconds("timeout", work.timeout, zero=False)
+    if isinstance(work, AgentTurn):
+        _check_seconds("keep", work.keep, zero=True)
+        if not work.agent:
+            raise ValueError("which agent? See `lastout host`")
+        if "\0" in work.prompt:
+            raise ValueError("the prompt holds a NUL byte")
+        return _clean(msgspec.structs.replace(work, cwd=cwd, env=env, by=by))
+    if work.graces is not None and work.graces not in PRESETS:
+        raise ValueError(f"no preset is named {work.graces!r}; there are {', '.join(PRESETS)}")
+    if work.contain not in _TIERS:
+        raise ValueError(f"no tier is named {work.contain!r}; there are {', '.join(_TIERS)}")
+    if work.capture and work.output is not None:
+        raise ValueError("output is for capture=False; with capture the job keeps it")
+    output = None if work.output is None else os.path.abspath(os.path.join(cwd, work.output))
+    return _clean(
+        msgspec.structs.replace(
+            work, argv=tuple(plain_argv(work.argv)), cwd=cwd, env=env, by=by, output=output
+        )
+    )
+
+
+def named(state: str, name: str) -> str | None:
+    """The job that was given this name last."""
+    try:
+        with open(_name_path(state, name), "rb") as file:
+            word = file.read(64).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+    return word if layout.is_id(word) else None
+
+
+def _made(half: str, spec: Spec) -> int:
+    """The job's directory, durable, under a name that nobody looks at; the descriptor of its lock,
+    held."""
+    os.mkdir(half, 0o700)
+    lock = os.open(
+        os.path.join(half, layout.LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+    )
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for name in (layout.INBOX, layout.TAKEN):
+            os.mkdir(os.path.join(half, name), 0o700)
+        set_aside(half)
+        sync_write(os.path.join(half, layout.SPEC), msgspec.json.encode(spec))
+        sync_directory(half)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _free_name(state: str, spec: Spec) -> None:
+    """The door is held."""
+    if spec.name is None or (job := named(state, spec.name)) is None:
+        return
+    try:
+        if reading.final(state, job) is not None:
+            return
+        status = reading.status(state, job)
+    except NoSuchJob:
+        return  # it was removed, or its submitter died before it was there
+    raise NameTaken(sentences.name_taken(spec.name, job, status.state), job)
+
+
+def _take_name(state: str, spec: Spec) -> None:
+    """Before the job is there: a name that means nothing is free."""
+    if spec.name is not None:
+        path = _name_path(state, spec.name)
+        sync_write(path + ".new", spec.id.encode("ascii"), new=False)
+        os.rename(path + ".new", path)
+        sync_directory(os.path.dirname(path))
+
+
+def _name_path(state: str, name: str) -> str:
+    return os.path.join(layout.jobs_directory(state), "names", layout.digest(name))
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name != name.strip():
+        raise ValueError(f"a name is 1 to {_LONGEST_NAME} printable characters, not {name!r}")
+    if layout.is_id(name):
+        raise ValueError(f"{name!r} looks like the id of a job")
+
+
+def _check_seconds(what: str, value: float | None, *, zero: bool) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{what} is a number of seconds, not {value!r}")
+    if value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{what} must be above 0 s, not {value:g}")
+
+
+def _clean(work: Kind) -> Kind:
+    """What msgspec cannot write: a surrogate in an argument, a value that is no JSON."""
+    try:
+        msgspec.json.encode(work)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the job cannot be written down: {error}") from None
+    return work
+
+
+def _writable(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in env.items()
+        if not any("\ud800" <= letter <= "\udfff" for letter in name + value)
+    }
+
+
+def _login() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+def _umask() -> int | None:
+    """Without changing it, which other threads would feel (proc_pid_status(5))."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+    return None
