@@ -174,7 +174,7 @@ class Conversation:
             await self._ask(live, lambda dialogue: dialogue.configure(options))
         self._worker.keep(options=options)
 
-    async def answer(self, question: str, choice: str, **text: str) -> None:
+    async def answer(self, question: str, choice: str, /, **text: str) -> None:
         """Answer a question by one of its choices, by the choice's id or by its meaning.
 
         `text` fills the question's fields. Raises NoQuestion, ValueError for no choice of it,

@@ -70,8 +70,13 @@ class Host:
         *,
         cwd: str | os.PathLike[str] | None = None,
         options: Options | None = None,
+        native: str | None = None,
+        umask: int | None = None,
     ) -> Conversation:
         """Open a conversation, new or stored; no agent is started before its first message.
+
+        `native` is the agent's own name of a conversation that a new key is to go on with; `umask`
+        is for its agents, None leaves them ours.
 
         `agent` is an adapter or a name (`codex`, `claude`, `acp:COMMAND`, ...), and may be left out
         for a stored conversation. Raises OtherAgent when the key belongs to another kind,
@@ -86,10 +91,11 @@ class Host:
         check_budget(adapter.graces, self._quit_bound)
         if kept is None:
             where = str(Path.cwd() / (cwd or ""))
-            kept = Kept(key, name, where, options or Options())
+            kept = Kept(key, name, where, options or Options(), native)
             self._ledger.keep(kept)
         settle_orphans(self._ledger, key, lambda _: adapter)
         worker = Worker(kept, adapter, self._ledger, self._claims, self._tasks, self._idle)
+        worker.umask = umask
         if any(found.key == key and found.verdict == UNPROVEN for found in self.found):
             worker.state = "unproven"
         conversation = Conversation(worker, self._me)

@@ -44,6 +44,7 @@ class Live:
         start: Start,
         claims: Claims,
         on_event: Callable[[AgentEvent], None],
+        umask: int | None = None,
     ) -> None:
         self.key = key
         self.adapter = adapter
@@ -64,6 +65,7 @@ class Live:
         """It is ready, or will never be."""
         self.ended = anyio.Event()
         self._claims = claims
+        self._umask = umask
         self._on_event = on_event
         self._answered: Ready | None = None
         self._refused: StartRefused | None = None
@@ -163,6 +165,7 @@ class Live:
             epoch=grant.epoch,
             run=grant.run,
             record=grant.record,
+            umask=self._umask,
             stdin_end="ignore" if self.adapter.one_turn else "stop",
         ) as session:
             self.session = session

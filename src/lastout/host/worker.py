@@ -62,6 +62,7 @@ class Worker:
         self.claims = claims
         self.state: State = "resting"
         self.closed = False
+        self.umask: int | None = None
         self.live: Live | None = None
         self.last_outcome: Outcome | None = None
         self.current: Message | None = None
@@ -194,7 +195,7 @@ class Worker:
             resume=self.kept.native,
             rewind_to=self.kept.rewind_to,
         )
-        live = Live(self.kept.key, self.adapter, start, self.claims, self._heard)
+        live = Live(self.kept.key, self.adapter, start, self.claims, self._heard, self.umask)
         self.live, self.last_outcome = live, None
         self.set_state("starting")
         self._tasks.start_soon(live.run)
