@@ -1,0 +1,413 @@
+"""The services of a state directory: provision, trigger, watch, stop."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from lastout.graces import resolve
+from lastout.identity import take
+from lastout.jobs.files import now, replace, sync_directory
+from lastout.services import activation as activations
+from lastout.services import begin, layout, sentences, steps, systemd, waiting, wire
+from lastout.services.above import run_above
+from lastout.services.activation import Activation, Asker, StopAsked
+from lastout.services.completion import Completion
+from lastout.services.definition import (
+    VERSION,
+    Definition,
+    account_of,
+    load,
+    store,
+    token_digest,
+)
+from lastout.services.errors import NameTaken, NoRoute, NotItsOwner, NotRunning, ServiceError
+from lastout.services.steps import Found, State
+from lastout.services.wire import Connection
+from lastout.state import locate
+from lastout.supervisor import plain_argv, seconds
+
+__all__ = ["Begun", "Services", "Status", "open_services"]
+
+_BASE_ENV = ("PATH", "LANG", "LC_ALL", "TZ")
+REASONS = ("abort", "shutdown", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a trigger came to. `joined`: the activation was there before."""
+
+    service: str
+    activation: str
+    joined: bool
+    state: str
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A service and one activation of it, as they can be seen now."""
+
+    definition: Definition
+    found: Found | None
+    note: str | None = None
+
+    @property
+    def state(self) -> str:
+        """`idle` without any activation, else where the activation is."""
+        return self.found.state.value if self.found else "idle"
+
+
+def open_services(state: str | os.PathLike[str] | None = None) -> Services:
+    """The services of a state directory. Raises OSError where it cannot be used."""
+    return Services(locate(state))
+
+
+class Services:
+    """Stateless: any number of them, in as many processes and threads as like."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+    # --- the owner's ----------------------------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        group: str | None = None,
+        timeout: float | None = None,
+        result: str | None = None,
+        budget: str = "default",
+        contain: str = "subreaper",
+        manager: str = "auto",
+        keep: int = 20,
+        replace: bool = False,
+        token: str | None = None,
+    ) -> str:
+        """Provision a service; returns the owner's token, which is kept nowhere else.
+
+        `timeout` is its deadline in seconds, `result` where each completion record is copied to.
+        Of this environment only PATH, LANG, LC_ALL and TZ are taken, below `env`. Raises NameTaken,
+        NotItsOwner, NoRoute, ServiceError for an account that cannot be, ValueError, OSError; then
+        nothing was written.
+        """
+        layout.check_name(name)
+        words = plain_argv(argv)
+        there = os.path.exists(os.path.join(layout.service_directory(self.state, name), "steps"))
+        before = load(self.state, name) if there and name in layout.names(self.state) else None
+        self._owner_asks("adding a service", before, token)
+        if before is not None and not replace:
+            raise NameTaken(sentences.taken(name))
+        base = {key: os.environ[key] for key in _BASE_ENV if key in os.environ}
+        token = secrets.token_hex(16) if before is None or token is None else token
+        definition = Definition(
+            version=VERSION,
+            name=name,
+            argv=tuple(words),
+            cwd=os.path.abspath(cwd or os.getcwd()),
+            env={**base, **(env or {})},
+            manager=systemd.choose() if manager == "auto" else manager,
+            user=user,
+            group=group,
+            timeout_s=timeout,
+            result=os.path.abspath(result) if result else None,
+            budget=budget,
+            contain=contain,
+            keep=keep,
+            token_sha256=token_digest(token),
+            added_at=now(),
+        )
+        _check(definition)
+        fresh = not os.path.isdir(layout.service_directory(self.state, name))
+        layout.make(self.state, name)
+        try:
+            with layout.alone(self.state, name):
+                if before is None and name in layout.names(self.state):
+                    raise NameTaken(sentences.taken(name))  # somebody was faster
+                if before is not None and before.manager != definition.manager:
+                    self._refuse_live(name)
+                    _unlink(self.state, before)
+                if definition.manager != "lastout":
+                    systemd.install(self.state, definition)
+                store(self.state, definition)
+                sync_directory(layout.services_directory(self.state))
+        except NameTaken:
+            raise
+        except BaseException:
+            if fresh:
+                shutil.rmtree(layout.service_directory(self.state, name), ignore_errors=True)
+            raise
+        return token
+
+    def stop(
+        self,
+        name: str,
+        *,
+        reason: str = "abort",
+        by: str | None = None,
+        token: str | None = None,
+        now_: bool = False,
+    ) -> Completion:
+        """End the activation that is under way, and wait for its completion.
+
+        `now_`: without the graces. Raises NotRunning, NotItsOwner, StillWaiting when its end cannot
+        be proven, OSError.
+        """
+        if reason not in REASONS:
+            raise ValueError(f"the reason is one of {', '.join(REASONS)}, not {reason!r}")
+        definition = load(self.state, name)
+        self._owner_asks("stopping a service", definition, token)
+        with layout.alone(self.state, name):
+            found = self._live(name)
+            if found is None:
+                raise NotRunning(sentences.not_running(name))
+            one = found.activation
+            said = StopAsked(version=VERSION, reason=reason, by=by or _user(), at=now())
+            directory = layout.activation_directory(self.state, name, one.id)
+            replace(os.path.join(directory, "stop.json"), msgspec.json.encode(said) + b"\n")
+            found = steps.settle(self.state, one, fence=True)
+            if found.state is State.ACCEPTED:
+                found = steps.give_up(self.state, one, "it was stopped before it was started")
+        if found.completion is None:
+            steps.force_stop(self.state, one, now=now_)
+        return waiting.wait(self.state, name, one.id, 0.0)
+
+    def remove(self, name: str, *, token: str | None = None) -> None:
+        """Forget a service, its activations and their output; the runs' records stay.
+
+        Raises AlreadyRunning while one is under way, NotItsOwner, NoSuchService, OSError.
+        """
+        definition = load(self.state, name)
+        self._owner_asks("removing a service", definition, token)
+        with layout.alone(self.state, name):
+            self._refuse_live(name)
+            _unlink(self.state, definition)
+            directory = layout.service_directory(self.state, name)
+            # First the file that makes it a service: a removal that is cut short leaves no half one.
+            os.unlink(os.path.join(directory, "definition.json"))
+            shutil.rmtree(directory, ignore_errors=True)
+            sync_directory(layout.services_directory(self.state))
+
+    # --- anybody's ------------------------------------------------------------------------------
+
+    def start(self, name: str, *, new: bool = False, request: str | None = None) -> Begun:
+        """Trigger a service by name and return at once; one that is under way is joined.
+
+        `new`: raise AlreadyRunning instead of joining. `request` names this request: asking again
+        with it is the same activation. Raises NoRoute (then nothing was written), NoSuchService,
+        NewerDefinition, Busy, OSError.
+        """
+        begun, connection = self._begin(name, new, request)
+        if connection is not None:
+            connection.close()
+        return begun
+
+    def run(
+        self,
+        name: str,
+        *,
+        new: bool = False,
+        request: str | None = None,
+        timeout: float | None = None,
+    ) -> tuple[Begun, Completion]:
+        """Trigger it and wait for its completion. Raises as `start` and `wait` do."""
+        begun, connection = self._begin(name, new, request)
+        try:
+            return begun, waiting.wait(self.state, name, begun.activation, timeout, connection)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def wait(
+        self, name: str, activation: str | None = None, timeout: float | None = None
+    ) -> Completion:
+        """Wait for a completion, of the newest activation where none is named. Raises NotRunning,
+        NoSuchService, StillWaiting."""
+        one = activation or self._newest(name).id
+        connection = wire.connect(self.state)
+        try:
+            return waiting.wait(self.state, name, one, timeout, connection)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def status(self, name: str, activation: str | None = None) -> Status:
+        """How a service is, by its newest activation or the one that is named; what is over is
+        published on the way. Raises NoSuchService, NewerDefinition, Busy."""
+        definition = load(self.state, name)
+        if activation is None:
+            known = activations.ids(self.state, name)
+            if not known:
+                return Status(definition, None)
+            activation = known[-1]
+        try:
+            found = waiting.look(self.state, name, activation)
+        except OSError as error:
+            one = activations.load(self.state, name, activation)
+            return Status(definition, Found(State.STARTING, one), f"cannot be settled: {error}")
+        note = found.undelivered
+        if found.state is State.ACCEPTED and definition.manager == "lastout" and not self.serving():
+            note = "accepted, and started when its owner runs `lastout service serve` again"
+        return Status(definition, found, note)
+
+    def statuses(self) -> list[Status | tuple[str, str]]:
+        """Every service; as name and reason where one cannot be read."""
+        found: list[Status | tuple[str, str]] = []
+        for name in layout.names(self.state):
+            try:
+                found.append(self.status(name))
+            except ServiceError as error:
+                found.append((name, str(error)))
+        return found
+
+    def output(self, name: str, activation: str | None = None) -> str:
+        """The path of an activation's output. Raises NotRunning where there was none."""
+        one = activations.load(self.state, name, activation) if activation else self._newest(name)
+        return activations.output_path(self.state, one)
+
+    def serving(self) -> dict[str, int] | None:
+        """The identity of the service process; None where none answers."""
+        connection = wire.connect(self.state)
+        if connection is None:
+            return None
+        try:
+            process: dict[str, int] = connection.ask("ping")["process"]
+            return process
+        except NoRoute:
+            return None
+        finally:
+            connection.close()
+
+    def quit(self) -> dict[str, int] | None:
+        """Ask the service process to end; what it started goes on. None where there is none."""
+        connection = wire.connect(self.state)
+        if connection is None:
+            return None
+        try:
+            process: dict[str, int] = connection.ask("quit")["process"]
+            return process
+        finally:
+            connection.close()
+
+    # --- below ----------------------------------------------------------------------------------
+
+    def _begin(self, name: str, new: bool, request: str | None) -> tuple[Begun, Connection | None]:
+        definition = load(self.state, name)
+        if definition.manager != "lastout":
+            return self._by_systemd(definition, new, request), None
+        connection = wire.connect(self.state)
+        if connection is None:
+            raise NoRoute(sentences.NO_SERVICE_PROCESS)
+        try:
+            told = connection.ask("start", name=name, new=new, request=request)
+        except BaseException:
+            connection.close()
+            raise
+        begun = Begun(name, told["activation"], told["joined"], told["state"], told.get("run"))
+        return begun, connection
+
+    def _by_systemd(self, definition: Definition, new: bool, request: str | None) -> Begun:
+        if not systemd.available(definition.manager):
+            raise NoRoute(f"{definition.manager} does not answer; nothing was written")
+        name = definition.name
+        me = take(os.getpid())
+        by = Asker(pid=me.pid, start=me.start, uid=os.getuid(), run=run_above())
+        with layout.alone(self.state, name):
+            accepted = begin.accept(self.state, definition, by, new=new, request=request)
+        if accepted.found.state is State.ACCEPTED:
+            systemd.start(self.state, definition)
+        return Begun(name, accepted.activation.id, accepted.joined, accepted.found.state.value)
+
+    def _live(self, name: str) -> Found | None:
+        for one in activations.open_ones(self.state, name):
+            found = steps.settle(self.state, one)
+            if found.state is not State.ENDED:
+                return found
+        return None
+
+    def _refuse_live(self, name: str) -> None:
+        from lastout.services.errors import AlreadyRunning
+
+        found = self._live(name)
+        if found is not None:
+            one = found.activation.id
+            raise AlreadyRunning(sentences.already_running(name, one), one)
+
+    def _newest(self, name: str) -> Activation:
+        load(self.state, name)
+        one = activations.newest(self.state, name)
+        if one is None:
+            raise NotRunning(f"{name!r} was never started")
+        return one
+
+    def _owner_asks(self, what: str, definition: Definition | None, token: str | None) -> None:
+        """Members of a run are not the owner, unless they have its token."""
+        if token is not None and definition is not None:
+            if not secrets.compare_digest(token_digest(token), definition.token_sha256):
+                raise NotItsOwner("this is not the token of the service's owner")
+            return
+        run = run_above()
+        if run is not None:
+            raise NotItsOwner(sentences.member_asks(what, run))
+
+
+def _check(definition: Definition) -> None:
+    """Whatever can be known to fail is refused when it is provisioned, not when it is needed."""
+    if definition.timeout_s is not None:
+        seconds("the deadline", definition.timeout_s)
+        if not definition.timeout_s:
+            raise ValueError("a deadline of 0 s leaves no time for anything; leave it out")
+    resolve(definition.budget)
+    if definition.manager not in ("lastout", "systemd", "systemd-user"):
+        raise ValueError(f"there is no manager {definition.manager!r}")
+    if definition.contain not in ("subreaper", "cgroup", "pidns"):
+        raise ValueError(f"there is no tier {definition.contain!r}")
+    if definition.keep < 1:
+        raise ValueError("at least 1 completed activation is kept")
+    if definition.user and os.getuid() != 0 and definition.user != _user():
+        raise ServiceError(sentences.not_root(definition.user))
+    account_of(definition)
+    if not os.path.isdir(definition.cwd):
+        raise FileNotFoundError(2, "the service's directory is not there", definition.cwd)
+    path = definition.env.get("PATH")
+    program = definition.argv[0]
+    found = shutil.which(
+        os.path.join(definition.cwd, program) if "/" in program else program, path=path
+    )
+    if found is None:
+        raise ServiceError(sentences.no_program(program, path))
+    if definition.result is not None:
+        place = os.path.dirname(definition.result)
+        if not os.path.isdir(place):
+            raise ServiceError(sentences.result_directory(definition.result, "no such directory"))
+        if os.path.isdir(definition.result):
+            raise ServiceError(sentences.result_directory(definition.result, "it is a directory"))
+
+
+def _unlink(state: str, definition: Definition) -> None:
+    if definition.manager == "lastout":
+        return
+    if not systemd.available(definition.manager):
+        raise NoRoute(f"{definition.manager} does not answer, so its unit cannot be removed")
+    systemd.remove(state, definition)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(systemd.unit_path(state, definition.name))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

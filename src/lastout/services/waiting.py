@@ -1,0 +1,115 @@
+"""Wait for an activation's completion, whoever publishes it: on inotify and pidfds, no polling.
+
+The waiting side needs no service process: when the supervisor has gone it looks itself, and
+publishes what nobody has published yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+
+from lastout import identity
+from lastout.evidence.watch import Watch
+from lastout.services import activation as activations
+from lastout.services import completion as completions
+from lastout.services import layout, steps
+from lastout.services.completion import Completion
+from lastout.services.errors import Busy, StillWaiting
+from lastout.services.steps import Found, State
+from lastout.services.wire import Connection
+
+__all__ = ["look", "wait"]
+
+_AGAIN = 0.25  # somebody else is taking this step right now
+
+
+def look(state: str, name: str, activation: str) -> Found:
+    """Where it is, with whatever step of it is due and may be taken by anybody. Raises
+    NoSuchService, Busy, OSError."""
+    done = completions.load(state, name, activation)
+    one = activations.load(state, name, activation)
+    if done is not None and one.definition.result is None:
+        return Found(State.ENDED, one, completion=done)
+    with layout.alone(state, name):
+        return steps.settle(state, activations.load(state, name, activation))
+
+
+def wait(
+    state: str,
+    name: str,
+    activation: str,
+    timeout: float | None,
+    connection: Connection | None = None,
+) -> Completion:
+    """Wait for it, at most `timeout` seconds.
+
+    With `connection`, an activation that was not started yet is given up when the service process
+    goes away. Raises StillWaiting; the activation is as it was.
+    """
+    due = None if timeout is None else time.monotonic() + timeout
+    directory = layout.activation_directory(state, name, activation)
+    with Watch() as watch, contextlib.ExitStack() as held:
+        watch.add(directory)
+        known: dict[int, int] = {}
+        lost = connection is None
+        while True:
+            again: float | None = None
+            try:
+                found = look(state, name, activation)
+            except (Busy, PermissionError):
+                done = completions.load(state, name, activation)
+                if done is not None:
+                    return done
+                again = _AGAIN
+            else:
+                if found.completion is not None:
+                    return found.completion
+                _check(name, found, lost)
+                if found.state is State.STARTING and found.activation.attempts:
+                    watch.add(os.path.dirname(found.activation.attempts[-1].record))
+                for one in found.supervisors:
+                    if one.pid not in known:
+                        with contextlib.suppress(OSError, identity.IdentityUnknown):
+                            known[one.pid] = identity.open_pidfd(one)
+                            held.callback(os.close, known[one.pid])
+                if found.state is State.RUNNING and not found.supervisors:
+                    again = _AGAIN  # both ended between two looks
+            left = None if due is None else due - time.monotonic()
+            if left is not None and left <= 0:
+                raise StillWaiting(f"{name} {activation} is not over yet; it goes on")
+            wanted = [each for each in (left, again) if each is not None]
+            ready = _sleep(watch, known, None if lost else connection, min(wanted, default=None))
+            if connection is not None and connection.fileno() in ready:
+                lost = True
+            for pid, fd in list(known.items()):
+                if fd in ready:
+                    known[pid] = -1  # gone: seen once
+
+
+def _check(name: str, found: Found, lost: bool) -> None:
+    one = found.activation.id
+    if found.state is State.UNPROVEN and found.verdict is not None:
+        raise StillWaiting(f"{name} {one}: {found.verdict.sentence}; nothing is published")
+    if found.state is State.ACCEPTED and lost and found.activation.definition.manager == "lastout":
+        raise StillWaiting(
+            f"{name} {one} is accepted and not started: the service process has ended; it starts "
+            "when its owner runs `lastout service serve` again"
+        )
+
+
+def _sleep(
+    watch: Watch, known: dict[int, int], connection: Connection | None, seconds: float | None
+) -> set[int]:
+    poll = select.poll()
+    fds = [watch.descriptor, *known.values()]
+    if connection is not None:
+        fds.append(connection.fileno())
+    for fd in fds:
+        if fd >= 0:
+            poll.register(fd, select.POLLIN)
+    ready = {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)}
+    watch.changed()
+    return ready
