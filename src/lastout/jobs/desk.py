@@ -182,12 +182,13 @@ class Desk:
                 )
             case _:
                 changed = False
+        if changed:
+            # First the state: who reads of a question in the feed can answer it at once.
+            self._save()
         if fd is not None:
             with contextlib.suppress(OSError):
                 written(fd, feed.encode(event))
                 self._feed = (fd, last + 1)
-        if changed:
-            self._save()
         return last + 1
 
     def locks_of(self, run: str, record: str) -> None:

@@ -6,11 +6,13 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from lastout.jobs import door, layout, queue, reading, recovered, route, sentences
 from lastout.jobs.errors import NoSuchJob
 from lastout.jobs.job import Job
 from lastout.jobs.recovered import Recovered
-from lastout.jobs.spec import Kind
+from lastout.jobs.spec import AgentTurn, Kind
 from lastout.jobs.status import State, Status
 from lastout.state import locate
 
@@ -31,10 +33,17 @@ class Jobs:
     def submit(self, work: Kind) -> Job:
         """Queue a job, durably, and see to it that somebody runs it.
 
-        Raises NameTaken, NoRoute, ValueError or OSError; then nothing was written.
+        Raises NameTaken, NoRoute, NoSuchJob (for what it continues), ValueError or OSError; then
+        nothing was written.
         """
         from lastout.jobs.submitting import submit
 
+        if isinstance(work, AgentTurn):
+            from lastout.jobs.turns_open import checked
+
+            if work.continues is not None:
+                work = replace(work, continues=self.get(work.continues).id)
+            work = checked(self.state, work)
         return Job(self.state, submit(self.state, work))
 
     def get(self, word: str) -> Job:

@@ -14,6 +14,7 @@ from lastout.evidence.mask import mask_text
 from lastout.host.events import AgentEnded, AgentStarted
 from lastout.jobs import feed
 from lastout.jobs import turns_sentences as sentences
+from lastout.jobs.files import now
 from lastout.jobs.status import Choice, Question
 from lastout.jobs.work import Work
 
@@ -99,9 +100,9 @@ class Story:
     def progress(self, line: str, *, soon: bool = True) -> None:
         """The current line. `soon` False: only now and then."""
         line = " ".join(line.split())[:_LINE]
-        now = time.monotonic()
-        if line and line != self._line and (soon or now - self._line_at >= _REST):
-            self._line, self._line_at = line, now
+        at = time.monotonic()
+        if line and line != self._line and (soon or at - self._line_at >= _REST):
+            self._line, self._line_at = line, at
             self._work.emit(feed.Progress(text=line))
 
     def end(self) -> None:
@@ -207,4 +208,5 @@ def _question(asked: events.Question) -> Question:
         prompt=mask_text(asked.prompt)[:_PIECE],
         choices=tuple(Choice(id=c.id, label=c.label, meaning=c.meaning) for c in asked.choices),
         fields=asked.fields,
+        asked_at=now(),
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lastout.agents.adapter import Adapter
     from lastout.agents.dialogue import Options
 
-__all__ = ["NOTE", "Opening", "adapter", "continued", "note", "opening"]
+__all__ = ["NOTE", "Opening", "adapter", "checked", "continued", "note", "opening"]
 
 NOTE: Final = "conversation.json"
 _LONGEST_CHAIN: Final = 1000
@@ -35,6 +35,23 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str
     cwd: str
     native: str | None = None
+
+
+def checked(state: str, work: AgentTurn) -> AgentTurn:
+    """The work as its job will do it.
+
+    Raises ValueError for an agent or an option that there is not, and for a job that cannot be
+    continued; NoSuchJob, NewerSpec.
+    """
+    if work.continues is not None:
+        if work.conversation is not None:
+            raise ValueError(sentences.one_conversation())
+        before = reading.spec(state, work.continues)
+        if reading.final(state, before.id) is None:
+            raise ValueError(sentences.not_ended(before.id))
+        work = continued(work, before)
+    adapter(work, state)
+    return work
 
 
 def continued(work: AgentTurn, before: Spec) -> AgentTurn:

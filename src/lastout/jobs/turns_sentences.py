@@ -14,6 +14,8 @@ __all__ = [
     "late",
     "needs_choice",
     "no_conversation",
+    "not_ended",
+    "one_conversation",
     "other_agent",
     "running",
     "starting",
@@ -75,6 +77,16 @@ def no_conversation(job: str) -> str:
 def other_agent(job: str, kind: str, wanted: str) -> str:
     """A conversation belongs to one kind of agent."""
     return f"job {job} is a conversation with {kind}, not with {wanted}"
+
+
+def not_ended(job: str) -> str:
+    """A conversation that a job still has."""
+    return f"job {job} has not ended: send it a message, or cancel it and wait for its end"
+
+
+def one_conversation() -> str:
+    """Two ways to say which conversation goes on."""
+    return "a job continues another job or a conversation of the agent's, not both"
 
 
 def gone(job: str) -> str:
