@@ -36,11 +36,11 @@ class Awaited:
         self._last_seen_at: float | None = None
         self._stalled = False
         self._see_to_it()
-        self._arm()
+        self.arm()
 
     def result(self, turn: int | None) -> Result | None:
         """The result that is waited for. Raises NoResult when it will never be."""
-        self._arm()
+        self.arm()
         last = reading.final(self._state, self._job)
         turns = layout.result_turns(self._directory)
         if turn is not None:
@@ -57,7 +57,7 @@ class Awaited:
 
     def ended(self) -> bool:
         """Whether the job has ended and its feed is complete."""
-        self._arm()
+        self.arm()
         if reading.final(self._state, self._job) is None:
             return False
         now = time.monotonic()
@@ -96,7 +96,7 @@ class Awaited:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _arm(self) -> None:
+    def arm(self) -> None:
         """Watch whoever has to do with the job now."""
         stored = reading.stored(self._state, self._job)
         if stored is not None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from lastout.jobs.files import written
 from lastout.jobs.result import Output
 
-__all__ = ["SEGMENT", "Capture", "kept", "output"]
+__all__ = ["SEGMENT", "Capture", "Reader", "kept", "output"]
 
 SEGMENT: Final = 1 << 20
 
@@ -122,3 +123,33 @@ def _sizes(directory: str, stream: str) -> dict[int, int]:
                 with contextlib.suppress(FileNotFoundError):
                     found[int(number)] = entry.stat().st_size
     return found
+
+
+class Reader:
+    """A stream that grows, from its beginning; memory for one read."""
+
+    def __init__(self, directory: str, stream: str) -> None:
+        self._directory = directory
+        self._stream = stream
+        self._at = 0
+
+    def more(self) -> Iterator[bytes | int]:
+        """What has come since: bytes, or how many of them were dropped before they were read."""
+        while True:
+            number, offset = divmod(self._at, SEGMENT)
+            try:
+                with open(os.path.join(self._directory, f"{self._stream}.{number}"), "rb") as file:
+                    file.seek(offset)
+                    data = file.read(SEGMENT - offset)
+            except FileNotFoundError:
+                later = [one for one in _sizes(self._directory, self._stream) if one > number]
+                if not later:
+                    return
+                missing = min(later) * SEGMENT - self._at
+                self._at += missing
+                yield missing
+                continue
+            if not data:
+                return
+            self._at += len(data)
+            yield data

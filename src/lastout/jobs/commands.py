@@ -329,6 +329,12 @@ def _not_started(error: Exception) -> Result:
         final=True,
         failed=True,
         why="not-started",
-        reason=sentences.not_started(str(error)),
+        reason=sentences.not_started(_said(error)),
         remaining_count=0,
     )
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

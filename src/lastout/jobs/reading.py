@@ -201,9 +201,11 @@ def holder_gone(state: str, job: str, runner: Process) -> bool:
 def title(told: Spec) -> str:
     """What the job is, in one line."""
     if isinstance(told.work, Command):
+        import shlex
+
         from lastout.evidence.mask import mask_indices, masked
 
-        return " ".join(masked(told.work.argv, mask_indices(told.work.argv)))
+        return shlex.join(masked(told.work.argv, mask_indices(told.work.argv)))
     return f"{told.work.agent}: {' '.join(told.work.prompt.split())[:120]}"
 
 

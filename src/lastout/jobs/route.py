@@ -73,12 +73,12 @@ def check(state: str, *, held: bool = False) -> None:
     raise NoRoute(sentences.NO_ROUTE)
 
 
-def start_runners(state: str) -> int:
+def start_runners(state: str, *, inside: bool = False) -> int:
     """Start as many runners as are due: for what is queued, and for jobs that lost theirs.
 
-    Nothing happens below a run: then whoever is outside hears of the queue by itself.
+    Below a run nothing happens unless `inside`: whoever is outside hears of the queue by itself.
     """
-    if inside_run():
+    if not inside and inside_run():
         _ask_service(state)
         return 0
     started = 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ASKER_GONE",
     "CANCELLED_QUEUED",
     "NEVER_STARTED",
     "NO_ROUTE",
     "RUNNER_GONE",
     "RUNNER_LOST",
+    "SERVE_INSIDE",
     "already_answered",
     "another_boot",
     "asked_to_end",
@@ -31,6 +33,7 @@ __all__ = [
     "not_questioned",
     "not_started",
     "not_taken",
+    "served",
     "short_of_room",
     "still_running",
     "taken_by",
@@ -39,6 +42,7 @@ __all__ = [
     "turn_raised",
 ]
 
+ASKER_GONE: Final = "the death of its asker"
 RUNNER_GONE: Final = "its runner is gone; whoever waits for it, or the next runner, ends it"
 RUNNER_LOST: Final = "its runner was lost (killed, or it crashed)"
 CANCELLED_QUEUED: Final = "it was cancelled before it was started"
@@ -48,6 +52,17 @@ NO_ROUTE: Final = (
     "that run is there to start it. Let the owner of this machine run `lastout job serve` (or "
     "`lastout service serve`) outside of any run, and submit again. Nothing was written"
 )
+
+
+SERVE_INSIDE: Final = (
+    "this process belongs to a run of lastout, and what it starts would end with that run; start "
+    "it outside of any run, or say --inside where that is what you want (a container's own run)"
+)
+
+
+def served(state: str) -> str:
+    """For a second server."""
+    return f"another `lastout job serve` serves {state}"
 
 
 def no_such_job(word: str) -> str:
