@@ -19,6 +19,7 @@ from lastout.jobs import layout
 
 __all__ = [
     "Entry",
+    "activate",
     "active",
     "deactivate",
     "discard",
@@ -72,6 +73,12 @@ def taken(state: str, entry: Entry) -> None:
     target = os.path.join(layout.jobs_directory(state), "active", f"{entry.by}.{entry.job}")
     with contextlib.suppress(FileNotFoundError):
         os.rename(_path(state, entry), target)
+
+
+def activate(state: str, by: str, job: str) -> None:
+    """The entry of a job that somebody has from the beginning. Raises OSError."""
+    path = os.path.join(layout.jobs_directory(state), "active", f"{by}.{job}")
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def active(state: str) -> list[tuple[str, str]]:

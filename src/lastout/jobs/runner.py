@@ -34,7 +34,13 @@ _NO_ROOM_WAIT: Final = 5.0
 
 
 def main(arguments: list[str]) -> None:
-    """`run STATE SLOT FD`, or `wake STATE SLOT FD LOCK JOB LINE` after `bare.rest`."""
+    """`run STATE SLOT FD`, or `wake STATE SLOT FD LOCK JOB LINE` after `bare.rest`, or `attached`
+    and what its own `main` takes."""
+    if arguments[0] == "attached":
+        from lastout.jobs.attached import main as attached
+
+        attached(arguments[1:])
+        return
     mode, state, number, slot, *more = arguments
     with contextlib.suppress(PermissionError):
         os.setsid()

@@ -29,7 +29,7 @@ from lastout.jobs.queue import Entry
 from lastout.jobs.spec import VERSION, AgentTurn, Kind, Spec
 from lastout.state import new_run
 
-__all__ = ["completed", "named", "submit"]
+__all__ = ["check_name", "completed", "made", "named", "new_spec", "submit", "take_name"]
 
 _TIERS = ("subreaper", "cgroup", "pidns")
 _LONGEST_NAME = 200
@@ -37,29 +37,21 @@ _LONGEST_NAME = 200
 
 def submit(state: str, work: Kind) -> str:
     """Queue a job; its id. Raises NameTaken, NoRoute, ValueError or OSError."""
-    work = completed(work)
+    spec = new_spec(work)
     layout.make(state)
     route.check(state)
-    spec = Spec(
-        version=VERSION,
-        id=new_run(),
-        queued_at=now(),
-        queued_ns=time.time_ns(),
-        umask=_umask(),
-        work=work,
-    )
     entry = Entry(spec.queued_ns, layout.by_digest(spec.by), spec.id)
     top = layout.jobs_directory(state)
     half = os.path.join(top, layout.HALF + spec.id)
     try:
-        lock = _made(half, spec)
+        lock = made(half, spec)
         try:
             with door.door(state):
                 route.check(state, held=True)
-                _free_name(state, spec)
+                check_name(state, spec)
                 queue.enter(state, entry)
                 try:
-                    _take_name(state, spec)
+                    take_name(state, spec)
                     os.rename(half, layout.job_directory(state, spec.id))
                 except BaseException:
                     queue.discard(state, entry)
@@ -76,6 +68,18 @@ def submit(state: str, work: Kind) -> str:
         # The job is there: whoever looks at it next tries again.
         route.start_runners(state)
     return spec.id
+
+
+def new_spec(work: Kind) -> Spec:
+    """What is to be written down, under a new id. Raises what `completed` does."""
+    return Spec(
+        version=VERSION,
+        id=new_run(),
+        queued_at=now(),
+        queued_ns=time.time_ns(),
+        umask=_umask(),
+        work=completed(work),
+    )
 
 
 def completed(work: Kind) -> Kind:
@@ -125,7 +129,7 @@ def named(state: str, name: str) -> str | None:
     return word if layout.is_id(word) else None
 
 
-def _made(half: str, spec: Spec) -> int:
+def made(half: str, spec: Spec) -> int:
     """The job's directory, durable, under a name that nobody looks at; the descriptor of its lock,
     held."""
     os.mkdir(half, 0o700)
@@ -145,8 +149,8 @@ def _made(half: str, spec: Spec) -> int:
     return lock
 
 
-def _free_name(state: str, spec: Spec) -> None:
-    """The door is held."""
+def check_name(state: str, spec: Spec) -> None:
+    """Raises NameTaken. The door is held."""
     if spec.name is None or (job := named(state, spec.name)) is None:
         return
     try:
@@ -158,7 +162,7 @@ def _free_name(state: str, spec: Spec) -> None:
     raise NameTaken(sentences.name_taken(spec.name, job, status.state), job)
 
 
-def _take_name(state: str, spec: Spec) -> None:
+def take_name(state: str, spec: Spec) -> None:
     """Before the job is there: a name that means nothing is free."""
     if spec.name is not None:
         path = _name_path(state, spec.name)

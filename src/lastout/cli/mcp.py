@@ -1,0 +1,68 @@
+"""`lastout mcp`: an MCP server with which one agent asks another."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("mcp")
+@click.option("--state", metavar="DIR", help="The state directory.")
+@click.option(
+    "--by",
+    metavar="LABEL",
+    help="Who asks, as the jobs' owner. By default the client's own conversation, else its process.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="How many agents stand above this one. By default what the job around it says.",
+)
+@click.option(
+    "--max-depth",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Agents may be asked by agents so deep, and no deeper; 0 allows no agents at all.",
+)
+def command(state: str | None, by: str | None, depth: int, max_depth: int) -> None:
+    """Serve MCP tools on stdin and stdout: other agents and commands, as jobs.
+
+    It is started by an agent, out of its configuration, not by hand. What it blocks on ends with
+    it; jobs in the background do not notice. See docs/how-to/mcp.md.
+
+    \b
+    Examples:
+      claude mcp add lastout -- lastout mcp
+    \b
+      # ~/.codex/config.toml
+      [mcp_servers.lastout]
+      command = "lastout"
+      args = ["mcp"]
+      tool_timeout_sec = 3600
+    """
+    if find_spec("mcp_types") is None:  # part of the SDK since its version 2
+        raise click.ClickException(
+            "`lastout mcp` needs the official SDK, version 2: pip install 'lastout[mcp]'"
+        )
+
+    import anyio
+
+    from lastout.errors import LastoutError
+    from lastout.mcp.server import serve
+
+    try:
+        anyio.run(lambda: serve(state=state, by=by, depth=depth, max_depth=max_depth))
+    except (LastoutError, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    sys.stdout.flush()
+    # Threads that wait for a disk hold nobody up.
+    os._exit(0)

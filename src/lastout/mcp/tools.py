@@ -1,0 +1,74 @@
+"""The table of tools: what each takes, answers and does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from lastout.errors import LastoutError
+from lastout.mcp import answers, arguments, asking, sentences, services, steering
+from lastout.mcp.desk import Call, ToolFailed
+
+__all__ = ["TOOLS", "Tool", "call_tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool. `looks`: it changes nothing. `ends`: it ends something. `again`: twice is as once."""
+
+    name: str
+    takes: type[arguments.Asked]
+    gives: type[answers.Answer]
+    do: Callable[[Call, Any], Awaitable[answers.Answer]]
+    looks: bool = False
+    ends: bool = False
+    again: bool = False
+
+
+_ALL: Final = (
+    Tool("ask_agent", arguments.AskAgent, answers.JobSeen, asking.ask_agent),
+    Tool("spawn_agent", arguments.SpawnAgent, answers.JobSeen, asking.spawn_agent),
+    Tool("job_status", arguments.JobStatus, answers.JobSeen, steering.job_status, looks=True),
+    Tool("job_result", arguments.JobResult, answers.JobSeen, steering.job_result, again=True),
+    Tool("job_message", arguments.JobMessage, answers.JobSeen, steering.job_message),
+    Tool("job_answer", arguments.JobAnswer, answers.JobSeen, steering.job_answer),
+    Tool(
+        "job_cancel",
+        arguments.JobCancel,
+        answers.JobSeen,
+        steering.job_cancel,
+        ends=True,
+        again=True,
+    ),
+    Tool("job_list", arguments.JobList, answers.JobList, steering.job_list, looks=True),
+    Tool("run_command", arguments.RunCommand, answers.JobSeen, asking.run_command, ends=True),
+    Tool("service_start", arguments.ServiceStart, answers.Activation, services.service_start),
+)
+
+TOOLS: Final = {tool.name: tool for tool in _ALL}
+"""Every tool, by its name."""
+
+
+async def call_tool(call: Call, tool: Tool, given: dict[str, Any]) -> answers.Answer:
+    """Check what was given, and do it. Raises ToolFailed, whose text is for the model."""
+    # A client that fills in everything that a schema has says null for what it leaves out.
+    said = {name: value for name, value in given.items() if value is not None}
+    try:
+        asked = msgspec.convert(said, tool.takes)
+    except msgspec.ValidationError as error:
+        fields = msgspec.structs.fields(tool.takes)
+        needed = [field.name for field in fields if field.required]
+        names = [field.name for field in fields]
+        problem = sentences.arguments_are(tool.name, str(error), names, needed)
+        raise ToolFailed(problem) from error
+    try:
+        return await tool.do(call, asked)
+    except ToolFailed:
+        raise
+    except (LastoutError, ValueError) as error:
+        raise ToolFailed(str(error)) from error
+    except OSError as error:
+        raise ToolFailed(sentences.unexpected(error)) from error
