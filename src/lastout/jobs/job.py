@@ -125,7 +125,8 @@ class Job:
     def message(self, text: str, id: str | None = None, by: str | None = None) -> str:  # noqa: A002
         """Ask for another turn; the message's id. With the same `id` again nothing happens.
 
-        Raises JobEnded (a new job with `continues` goes on), or ValueError for a plain command.
+        Raises JobEnded (a new job with `continues` goes on), or ValueError for a plain command and
+        for an id that was used for another text.
         """
         spec = self.spec
         if isinstance(spec.work, Command):
@@ -135,14 +136,24 @@ class Job:
         id = id or os.urandom(8).hex()  # noqa: A001
         try:
             if reading.final(self.state, self.id) is None:
-                inbox.put(self.directory, Message(id=id, text=text, by=by or spec.by), id)
+                fresh = inbox.put(self.directory, Message(id=id, text=text, by=by or spec.by), id)
                 self._see_to_it()
+                if not fresh:
+                    self._same_text(id, text)
                 return id
         except FileNotFoundError:
             pass
         if inbox.there(self.directory, "message", id) is not None and not self._undelivered(id):
+            self._same_text(id, text)
             return id  # a retry: it was delivered before the end
         raise JobEnded(sentences.ended(self.id, agent=True))
+
+    def _same_text(self, id: str, text: str) -> None:  # noqa: A002
+        from lastout.jobs.turns_sentences import other_text
+
+        before = inbox.there(self.directory, "message", id)
+        if isinstance(before, Message) and before.text != text:
+            raise ValueError(other_text(id))
 
     def answer(
         self,
@@ -153,7 +164,10 @@ class Job:
         fields: Mapping[str, str] | None = None,
         by: str | None = None,
     ) -> None:
-        """Answer what the agent waits for. Raises NotQuestioned, ValueError for no such choice."""
+        """Answer what the agent waits for, by a choice's id or by its meaning (`allow`, `deny`).
+
+        Raises NotQuestioned, ValueError for no such choice.
+        """
         if choice is None and text is None and not fields:
             raise ValueError(sentences.no_answer())
         status = self.status()
@@ -162,7 +176,10 @@ class Job:
             raise NotQuestioned(sentences.not_questioned(self.id, question))
         known = [one.id for one in asked.choices]
         if choice is not None and known and choice not in known:
-            raise ValueError(sentences.no_choice(choice, known))
+            meant = next((one.id for one in asked.choices if one.meaning == choice), None)
+            if meant is None:
+                raise ValueError(sentences.no_choice(choice, known))
+            choice = meant
         answer = Answer(
             question=question, choice=choice, text=text, fields=dict(fields or {}), by=by
         )

@@ -17,6 +17,7 @@ __all__ = [
     "not_ended",
     "one_conversation",
     "other_agent",
+    "other_text",
     "running",
     "starting",
     "text_left_out",
@@ -97,6 +98,11 @@ def gone(job: str) -> str:
 def late(seconds: float | None) -> str:
     """A turn that was over its time, and came to its end while it was being ended."""
     return f"{sentences.timed_out(seconds)}; it came to its end while it was being ended"
+
+
+def other_text(message: str) -> str:
+    """One id for two messages."""
+    return f"message id {message!r} was used for another text"
 
 
 def needs_choice() -> str:
