@@ -147,7 +147,10 @@ class Activation(Answer, kw_only=True, omit_defaults=True):
     joined: bool = False
     failed: bool | None = None
     exit_code: int | None = None
-    signal: int | None = None
+    signal: str | None = None
     why: str | None = None
-    reason: str | None = None
+    ended_by: str | None = None
+    stopped_count: int = 0
+    remaining_count: int | None = None
+    output: str | None = None
     next: str = ""

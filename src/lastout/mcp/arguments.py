@@ -237,7 +237,18 @@ class RunCommand(Asked, kw_only=True, forbid_unknown_fields=True):
 class ServiceStart(Asked, kw_only=True, forbid_unknown_fields=True):
     """Start a service that its owner has provided."""
 
-    name: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(min_length=1, description="The service's name.")]
+    activation: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="One that was started before: look at it, or wait for it, and start "
+                "nothing.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     wait_s: Annotated[
         float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for its end.")
     ] = 0

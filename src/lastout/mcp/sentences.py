@@ -14,7 +14,7 @@ __all__ = [
     "ENDED_WITH_CLIENT",
     "INSTRUCTIONS",
     "NOT_JSON_RPC",
-    "NO_SERVICES",
+    "SERVICE_GOES_ON",
     "TOOLS",
     "arguments_are",
     "both_ends",
@@ -108,14 +108,17 @@ TOOLS: Final = {
         "Start a service",
         (
             "Starts, by its name, work that its owner has provided for and that may outlive you. What "
-            "it does is the owner's definition; you cannot change it."
+            "it does is the owner's definition; you cannot change it. One that runs already is joined."
         ),
     ),
 }
 """Title and description of each tool."""
 
 NOT_JSON_RPC: Final = "not a JSON-RPC message"
-NO_SERVICES: Final = "this installation has no services"
+SERVICE_GOES_ON: Final = (
+    "It goes on, whatever becomes of you. service_start with this activation, and wait_s, waits "
+    "for its end and starts nothing."
+)
 ENDED_WITH_CLIENT: Final = "the client went away"
 _LEFT: Final = "\n[... {} left out ...]\n"
 
