@@ -137,4 +137,4 @@ def limit(number: int | None, as_json: bool, state: str | None) -> None:
             click.echo(store.limit)
 
 
-COMMANDS = (cancel, message, answer, remove, serve, limit)
+COMMANDS = {one.name or "": one for one in (cancel, message, answer, remove, serve, limit)}

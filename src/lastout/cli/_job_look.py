@@ -18,9 +18,9 @@ from lastout.cli._job_words import (
     since,
     story,
     verdict,
+    visible,
 )
-from lastout.cli._leases import columns
-from lastout.evidence.words.parts import visible
+from lastout.cli._tables import columns
 from lastout.jobs.store import open_jobs
 
 if TYPE_CHECKING:
@@ -187,4 +187,4 @@ def _tell(result: Result, as_json: bool) -> None:
     sys.exit(1 if result.failed else 0)
 
 
-COMMANDS = (list_jobs, show, log, wait, result)
+COMMANDS = {one.name or "": one for one in (list_jobs, show, log, wait, result)}

@@ -198,4 +198,4 @@ def _values(pairs: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-COMMANDS = (run, submit)
+COMMANDS = {one.name or "": one for one in (run, submit)}

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from click.shell_completion import CompletionItem
 
-from lastout.cli._leases import age
-from lastout.evidence.words.parts import visible
-from lastout.jobs import feed
 from lastout.jobs.errors import JobsError
 from lastout.jobs.store import open_jobs
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from lastout.jobs.feed import FeedEvent
     from lastout.jobs.job import Job
     from lastout.jobs.result import Output, Process, Result
     from lastout.jobs.status import Status
@@ -33,10 +32,13 @@ __all__ = [
     "since",
     "story",
     "verdict",
+    "visible",
 ]
 
 
 def _ids(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     with contextlib.suppress(OSError):
         store = open_jobs(context.params.get("state"))
         return [CompletionItem(one) for one in sorted(store.ids(), reverse=True)[:40]
@@ -47,6 +49,13 @@ def _ids(context: click.Context, parameter: click.Parameter, typed: str) -> list
 STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 JOB = click.argument("job", metavar="JOB", shell_complete=_ids)
+
+
+def visible(text: object) -> str:
+    """What a program printed, safe for a terminal (imported late: a submit prints nothing)."""
+    from lastout.evidence.words.parts import visible as shown
+
+    return shown(text)
 
 
 @contextlib.contextmanager
@@ -75,6 +84,8 @@ def say_json(value: Any) -> None:
 
 def since(moment: str | None) -> str:
     """How long ago a time was."""
+    from lastout.cli._tables import age
+
     if not moment:
         return "-"
     try:
@@ -153,8 +164,10 @@ def _names(processes: tuple[Process, ...]) -> str:
     return ", ".join(told) + (", …" if len(processes) > 8 else "")
 
 
-def event_line(event: feed.FeedEvent) -> str:
+def event_line(event: FeedEvent) -> str:
     """One event of a feed for people."""
+    from lastout.jobs import feed
+
     match event:
         case feed.Started():
             text = f"started, run {event.run}" if event.run else "started"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from lastout.jobs import capture, door, inbox, layout, queue, reading, route, sentences
-from lastout.jobs.awaited import Awaited
-from lastout.jobs.delivery import take, taken
+from lastout.jobs import layout, reading, route, sentences
 from lastout.jobs.errors import JobBusy, JobEnded, NoResult, NoSuchJob, NotQuestioned, NotTaken
-from lastout.jobs.feed import FeedEvent
 from lastout.jobs.result import Result
 from lastout.jobs.spec import Command, Spec
 from lastout.jobs.status import Status
-from lastout.jobs.submitting import named
-from lastout.jobs.work import Answer, Cancel, Message
+
+if TYPE_CHECKING:
+    from lastout.jobs.feed import FeedEvent
 
 __all__ = ["Job"]
 
@@ -55,6 +52,8 @@ class Job:
 
         Raises TimeoutError when it has not after `timeout` seconds.
         """
+        from lastout.jobs.awaited import Awaited
+
         with Awaited(self.state, self.id, timeout) as awaited:
             told = reading.Feed(self.state, self.id, after)
             while True:
@@ -66,6 +65,8 @@ class Job:
 
     async def follow(self, after: int = 0) -> AsyncIterator[FeedEvent]:
         """`follow_blocking` for asyncio and trio."""
+        from lastout.jobs.awaited import Awaited
+
         with Awaited(self.state, self.id, None) as awaited:
             told = reading.Feed(self.state, self.id, after)
             while True:
@@ -83,6 +84,8 @@ class Job:
         Sleeps on inotify and pidfds. Raises TimeoutError after `timeout` seconds, NoResult when
         that turn will never be.
         """
+        from lastout.jobs.awaited import Awaited
+
         with Awaited(self.state, self.id, timeout) as awaited:
             while (found := awaited.result(turn)) is None:
                 awaited.wait_blocking()
@@ -90,6 +93,8 @@ class Job:
 
     async def wait_async(self, timeout: float | None = None, turn: int | None = None) -> Result:
         """`wait` for asyncio and trio."""
+        from lastout.jobs.awaited import Awaited
+
         with Awaited(self.state, self.id, timeout) as awaited:
             while (found := awaited.result(turn)) is None:
                 await awaited.wait()
@@ -113,6 +118,8 @@ class Job:
 
         Raises NoResult, and AlreadyTaken when it is another's.
         """
+        from lastout.jobs.delivery import take
+
         found = self.result(turn)
         take(self.directory, self.id, found.turn, taker)
         return found
@@ -120,6 +127,8 @@ class Job:
     def output(self, stream: Literal["stdout", "stderr"] = "stdout") -> tuple[bytes, int, bytes]:
         """What is kept of a command's stream, also while it grows: its beginning, how many bytes
         were dropped, its end."""
+        from lastout.jobs import capture
+
         return capture.output(self.directory, stream)
 
     def message(self, text: str, id: str | None = None, by: str | None = None) -> str:  # noqa: A002
@@ -128,6 +137,9 @@ class Job:
         Raises JobEnded (a new job with `continues` goes on), or ValueError for a plain command and
         for an id that was used for another text.
         """
+        from lastout.jobs import inbox
+        from lastout.jobs.work import Message
+
         spec = self.spec
         if isinstance(spec.work, Command):
             raise ValueError(sentences.no_messages(self.id))
@@ -149,7 +161,9 @@ class Job:
         raise JobEnded(sentences.ended(self.id, agent=True))
 
     def _same_text(self, id: str, text: str) -> None:  # noqa: A002
+        from lastout.jobs import inbox
         from lastout.jobs.turns_sentences import other_text
+        from lastout.jobs.work import Message
 
         before = inbox.there(self.directory, "message", id)
         if isinstance(before, Message) and before.text != text:
@@ -168,6 +182,9 @@ class Job:
 
         Raises NotQuestioned, ValueError for no such choice.
         """
+        from lastout.jobs import inbox
+        from lastout.jobs.work import Answer
+
         if choice is None and text is None and not fields:
             raise ValueError(sentences.no_answer())
         status = self.status()
@@ -206,11 +223,18 @@ class Job:
         if grace is not None and not grace >= 0:
             raise ValueError(f"the grace must be a number of seconds from 0, not {grace!r}")
         from lastout.jobs.cancelling import cancel
+        from lastout.jobs.work import Cancel
 
         return cancel(self.state, self.spec, Cancel(reason=reason, by=by, grace=grace))
 
     def remove(self, *, untaken: bool = False) -> None:
         """Delete an ended job. Raises JobBusy, and NotTaken unless `untaken`."""
+        import shutil
+
+        from lastout.jobs import door, queue
+        from lastout.jobs.delivery import taken
+        from lastout.jobs.submitting import named
+
         spec = self.spec
         with door.door(self.state):
             try:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lastout.jobs import door, layout, queue, reading, recovered, route, sentences
+from lastout.jobs import door, layout, queue, reading, route, sentences
 from lastout.jobs.errors import NoSuchJob
 from lastout.jobs.job import Job
-from lastout.jobs.recovered import Recovered
 from lastout.jobs.spec import AgentTurn, Kind
 from lastout.jobs.status import State, Status
 from lastout.state import locate
+
+if TYPE_CHECKING:
+    from lastout.jobs.recovered import Recovered
 
 __all__ = ["Jobs", "open_jobs"]
 
@@ -112,6 +115,9 @@ class Jobs:
 
     def recover(self) -> Sequence[Recovered]:
         """End what lost its runner, publish what became of it, and start runners that are due."""
+
+        from lastout.jobs import recovered
+
         found = recovered.recover(self.state)
         route.start_runners(self.state)
         return found

@@ -13,8 +13,6 @@ import errno
 import fcntl
 import math
 import os
-import pwd
-import shutil
 import time
 from collections.abc import Mapping
 
@@ -22,10 +20,10 @@ import msgspec
 
 from lastout.graces import PRESETS
 from lastout.jobs import door, layout, queue, reading, route, sentences
-from lastout.jobs.desk import set_aside
 from lastout.jobs.errors import NameTaken, NoSuchJob
 from lastout.jobs.files import now, sync_directory, sync_write
 from lastout.jobs.queue import Entry
+from lastout.jobs.results import set_aside
 from lastout.jobs.spec import VERSION, AgentTurn, Kind, Spec
 from lastout.state import new_run
 
@@ -59,6 +57,8 @@ def submit(state: str, work: Kind) -> str:
         finally:
             os.close(lock)
     except BaseException:
+        import shutil
+
         shutil.rmtree(half, ignore_errors=True)
         raise
     sync_directory(top)
@@ -209,6 +209,8 @@ def _writable(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _login() -> str:
+    import pwd
+
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
