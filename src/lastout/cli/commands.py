@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
 
 import click
 
@@ -35,6 +34,8 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the files that have a command."""
+        from pkgutil import iter_modules  # 5 ms that only the list needs
+
         found = {
             module.name
             for module in iter_modules(lastout.cli.__path__)
