@@ -14,7 +14,7 @@ from typing import Final
 
 from lastout.evidence.events import Failed, Refused
 from lastout.evidence.journal import Contents
-from lastout.evidence.settled import settled
+from lastout.evidence.settled import SETTLES, settled
 from lastout.identity import Alive, ProcessIdentity, boot_id, still_alive
 from lastout.recovery import case as cases
 from lastout.recovery.act import recover
@@ -123,7 +123,10 @@ def _over(state: str, activation: Activation, verdict: Verdict) -> Found:
     asked = activations.asked_to_stop(state, activation)
     case = case_of(state, activation)
     executing = case is not None and bool(cases.read(case).executing)
-    contents = settled(attempt.record) if os.path.exists(attempt.record) else Contents()
+    contents = Contents()
+    if os.path.exists(attempt.record):
+        # What a supervisor of another boot has not written will not come any more.
+        contents = settled(attempt.record, 0.0 if verdict.how == "other-boot" else SETTLES)
     refused = next((e for e in contents.events if isinstance(e, Refused | Failed)), None)
     # Not executed: it was fenced off, or killed before it began. Whoever may start it does so again.
     if not executing and not contents.events:
