@@ -17,7 +17,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from lastout.agents.events import AgentEvent, CommandStarted
+from lastout.agents.events import AgentEvent, CommandStarted, TurnEnded
 from lastout.changes import Changes
 from lastout.host.conversation import Conversation
 from lastout.host.errors import HostError
@@ -73,9 +73,10 @@ class _Turns:
         self._locks: dict[HeldLock, None] = {}
         self._began_ns = 0
         self._over = False
+        self._in_turn = False
         self._idle = False
         self._stray = False
-        """The idle agent has begun to work by itself."""
+        """The agent has begun to work by itself, between two turns."""
         self._lost = False
         """The idle agent has ended by itself."""
         self._finishing = False
@@ -131,6 +132,7 @@ class _Turns:
         # Its own name for the conversation's memory: several jobs may share a conversation, and
         # their callers may choose the same ids.
         name = self._work.spec.id if answers is None else f"{self._work.spec.id}:{answers}"
+        self._in_turn, self._stray = True, False
         sent = await self._chat.send(text, id=name)
         await self._until_settled(sent)
         why: Why = "completion"
@@ -138,7 +140,7 @@ class _Turns:
         if sent.settled:
             final = self._nothing_follows(sent, first=answers is None)
             quiet = await self._quieten(final)
-            if self._cancel is not None and quiet.kept:
+            if quiet.kept and (self._cancel is not None or self._stray):
                 quiet = turns_result.merged(quiet, await self._finish())
             final = final or self._cancel is not None
         else:
@@ -229,7 +231,7 @@ class _Turns:
         """Keep the agent for another message, as long as it was asked for; then end the job."""
         if self._cancel is None:
             self._work.idle(self._asked.keep)
-        self._idle, self._stray, self._lost = True, False, False
+        self._idle, self._lost = True, False
         with anyio.move_on_after(self._asked.keep):
             while not self._waiting and self._cancel is None:
                 if self._stray:
@@ -316,7 +318,9 @@ class _Turns:
             assert event.record is not None
             self._work.will_start(event.run, event.record, self._key)
             self._record = event.record
-        elif self._idle and isinstance(event, CommandStarted):
+        elif isinstance(event, TurnEnded) and event.message is not None:
+            self._in_turn = False
+        elif not self._in_turn and isinstance(event, CommandStarted):
             self._stray = True
             self._changes.announce()
         elif self._idle and isinstance(event, AgentEnded):

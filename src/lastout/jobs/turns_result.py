@@ -38,7 +38,7 @@ def of_turn(
     if why == "timeout":
         late = message.state == "completed"
         reasons.append(words.late(timeout) if late else sentences.timed_out(timeout))
-    elif why != "completion":
+    elif why in ("abort", "shutdown"):
         reasons.append(sentences.cancelled(by))
     elif message.state != "completed":
         reasons.append(words.turn_failed(message.state, message.reason))

@@ -9,6 +9,7 @@ A message whose lines begin with `/` is its script for that turn; any other text
     /run COMMAND         run a shell command in a session of its own, and wait for it
     /background COMMAND  the same, without waiting
     /escape COMMAND      double fork and setsid: the command leaves the agent's tree of parents
+    /later S COMMAND     run it S seconds after the end of the turn, unasked
     /stubborn COMMAND    run it with HUP, INT and TERM ignored, and wait for it
     /ask COMMAND         ask for approval, then run it or not
     /sleep SECONDS       do nothing

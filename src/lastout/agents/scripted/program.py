@@ -41,6 +41,7 @@ class Agent:
         self.transcript: Transcript | None = None
         self.turn: str | None = None
         self._said: list[str] = []
+        self._afterwards: list[str] = []
         self._interrupted = threading.Event()
         self._output = threading.Lock()
         self._answers: dict[int, Any] = {}
@@ -182,6 +183,10 @@ class Agent:
         self.transcript.append(turn=turn, role="agent", status=status, text=said)
         ended: dict[str, Any] = {"id": turn, "status": status, "error": error, "items": []}
         self._tell("turn/completed", turn, {"turn": ended})
+        while self._afterwards:
+            seconds, _, command = self._afterwards.pop(0).partition(" ")
+            time.sleep(float(seconds))
+            self.commands.run(command, None)
 
     def say(self, rest: str) -> None:
         """Word by word."""
@@ -224,6 +229,10 @@ class Agent:
         """Be deaf to these from now on."""
         self.ignores |= set(rest.split(","))
 
+    def later(self, rest: str) -> None:
+        """As an agent that takes something up by itself."""
+        self._afterwards.append(rest)
+
     def sleep(self, rest: str) -> None:
         """Until it is over or interrupted."""
         self._interrupted.wait(float(rest))
@@ -251,6 +260,7 @@ _STEPS: Final[dict[str, Callable[[Agent, str], None]]] = {
     "/big": Agent.big,
     "/ignore": Agent.ignore,
     "/sleep": Agent.sleep,
+    "/later": Agent.later,
     "/run": lambda agent, rest: agent.commands.run(rest, agent.turn),
     "/stubborn": lambda agent, rest: agent.commands.run(_STUBBORN.format(rest), agent.turn),
     "/background": lambda agent, rest: agent.commands.run(rest, agent.turn, wait=False),
