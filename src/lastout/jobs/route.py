@@ -65,9 +65,10 @@ def check(state: str, *, held: bool = False) -> None:
     """Raise NoRoute when this process could not have a job started. `held`: the door is ours."""
     if not inside_run() or serving_now(state):
         return
-    with contextlib.nullcontext() if held else door.door(state):
-        if any(slot.resident for slot in door.slots(state)):
-            return
+    if os.path.isdir(layout.jobs_directory(state)):  # a refusal leaves nothing behind
+        with contextlib.nullcontext() if held else door.door(state):
+            if any(slot.resident for slot in door.slots(state)):
+                return
     if _service(state):
         return
     raise NoRoute(sentences.NO_ROUTE)
@@ -83,8 +84,9 @@ def start_runners(state: str, *, inside: bool = False) -> int:
         return 0
     started = 0
     with door.door(state):
-        fresh = sum(slot.job is None for slot in door.slots(state))
-        due = len(queue.entries(state)) + _lost(state) - fresh
+        taken = [slot.job for slot in door.slots(state)]
+        waiting = sum(entry.job not in taken for entry in queue.entries(state))
+        due = waiting + _lost(state) - taken.count(None)
         while due > started:
             slot = door.free_slot(state)
             if slot is None:

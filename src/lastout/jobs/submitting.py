@@ -36,8 +36,8 @@ _LONGEST_NAME = 200
 def submit(state: str, work: Kind) -> str:
     """Queue a job; its id. Raises NameTaken, NoRoute, ValueError or OSError."""
     spec = new_spec(work)
-    layout.make(state)
     route.check(state)
+    layout.make(state)
     entry = Entry(spec.queued_ns, layout.by_digest(spec.by), spec.id)
     top = layout.jobs_directory(state)
     half = os.path.join(top, layout.HALF + spec.id)

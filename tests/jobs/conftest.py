@@ -1,0 +1,57 @@
+"""Jobs in a state directory of the test's own; after it every runner has ended by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.identity import Identity
+from harness.jobs import PATIENCE, runners_end
+from lastout import jobs
+from lastout.jobs import Jobs, Status
+
+
+@pytest.fixture(params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store(tmp_path: Path, nothing_left: set[Identity]) -> Iterator[Jobs]:
+    """The jobs of a fresh state directory. What is still open after the test is cancelled."""
+    made = jobs.open_jobs(tmp_path / "state")
+    yield made
+    for status in made.list():
+        if not status.ended and status.problem is None:
+            jobs.Job(made.state, status.id).cancel(grace=0)
+            jobs.Job(made.state, status.id).wait(PATIENCE)
+    runners_end(made.state, nothing_left)
+
+
+@pytest.fixture
+def until(store: Jobs) -> Callable[..., Status]:
+    """Wait for a job's status to be as a test wants it; by inotify."""
+    from lastout.jobs.waiting import Waiting
+
+    def wait(job: jobs.Job, wanted: Callable[[Status], object]) -> Status:
+        with Waiting(job.directory) as waiting:
+            while not wanted(status := job.status()):
+                assert not status.ended, status
+                waiting.wait_blocking(PATIENCE)
+            return status
+
+    return wait
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """A FIFO `said` in tmp_path: what a job's command writes there, line by line."""
+    path = tmp_path / "said"
+    os.mkfifo(path)
+    # Opened for both, so that neither side waits for the other to be there.
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    with open(fd, "rb", buffering=0) as file:
+        yield lambda: file.readline().decode().strip()
