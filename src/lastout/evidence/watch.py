@@ -15,7 +15,7 @@ from typing import Self
 __all__ = ["Watch"]
 
 _MODIFY, _MOVED_TO, _CREATE, _ONLYDIR = 0x2, 0x80, 0x100, 0x01000000
-_OVERFLOW = 0x4000
+_GONE, _OVERFLOW, _IGNORED = 0x40 | 0x200, 0x4000, 0x8000  # moved away or deleted
 _EVENT = struct.Struct("=iIII")
 _LOOK_EVERY_S = 0.5
 
@@ -26,8 +26,10 @@ class Watch:
     The kernel may merge or drop news (inotify(7)): a wake-up says "look again", never what.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, deletions: bool = False) -> None:
+        """With `deletions` it is news too that something was removed or moved away."""
         self.descriptor = -1
+        self._mask = _MODIFY | _MOVED_TO | _CREATE | _ONLYDIR | (_GONE if deletions else 0)
         self._watched: dict[str, int] = {}
         self._libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
         if self._libc is not None and hasattr(self._libc, "inotify_init1"):
@@ -39,13 +41,19 @@ class Watch:
             return False
         number = -1
         if self.descriptor >= 0 and self._libc is not None:
-            mask = _MODIFY | _MOVED_TO | _CREATE | _ONLYDIR
-            number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
+            path = os.fsencode(directory)
+            number = self._libc.inotify_add_watch(self.descriptor, path, self._mask)
             if number < 0:
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code), directory)
         self._watched[directory] = number
         return True
+
+    def remove(self, directory: str) -> None:
+        """Watch this directory no more."""
+        number = self._watched.pop(directory, -1)
+        if number >= 0 and self._libc is not None:
+            self._libc.inotify_rm_watch(self.descriptor, number)  # fails where it is gone already
 
     def add_runs(self, state: str) -> bool:
         """Watch a state directory's runs and every day of them; whether one is new."""
@@ -85,9 +93,17 @@ class Watch:
                     name = data[offset : offset + length].split(b"\0", 1)[0]
                     offset += length
                     everything |= bool(mask & _OVERFLOW)
+                    if mask & _IGNORED:
+                        self._forget(number)
                     if number in places and name:
                         paths.add(os.path.join(places[number], os.fsdecode(name)))
         return None if everything else paths
+
+    def _forget(self, number: int) -> None:
+        """The directory has gone, and the kernel's watch with it: one that is made anew is another."""
+        gone = [directory for directory, watch in self._watched.items() if watch == number]
+        for directory in gone:
+            del self._watched[directory]
 
     def close(self) -> None:
         """Watch nothing any more."""
