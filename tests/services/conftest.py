@@ -35,9 +35,9 @@ class Serve:
             )
         os.close(theirs)
         try:
-            if not select.select([ready], [], [], BOUND)[0] or not os.read(ready, 1):
-                if not dies:
-                    raise AssertionError(self.log.read_text())
+            up = select.select([ready], [], [], BOUND)[0] and os.read(ready, 1)
+            if not up and not dies:
+                raise AssertionError(self.log.read_text())
         finally:
             os.close(ready)
 

@@ -144,12 +144,12 @@ def test_a_newer_versions_definition_is_left_alone(services, serve, work, wait_b
 
 def test_what_can_be_known_to_fail_is_refused_at_once(services, tmp_path):
     cases = {
-        "result": dict(result=str(tmp_path / "no" / "result.json")),
-        "directory": dict(cwd=str(tmp_path / "no")),
-        "deadline": dict(timeout=0),
-        "user": dict(user="no-such-user-here"),
-        "group": dict(group="no-such-group-here"),
-        "preset": dict(budget="no-such-preset"),
+        "result": {"result": str(tmp_path / "no" / "result.json")},
+        "directory": {"cwd": str(tmp_path / "no")},
+        "deadline": {"timeout": 0},
+        "user": {"user": "no-such-user-here"},
+        "group": {"group": "no-such-group-here"},
+        "preset": {"budget": "no-such-preset"},
     }
     for word, options in cases.items():
         with pytest.raises((errors.ServiceError, OSError, ValueError), match=word):

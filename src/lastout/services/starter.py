@@ -44,9 +44,9 @@ def runner_route(state: str) -> bool:
     if connection is not None:
         connection.close()
         return True
-    from lastout.services.systemd import available
+    from lastout.services.systemd import choose
 
-    return available("systemd" if os.geteuid() == 0 else "systemd-user")
+    return choose() != "lastout"
 
 
 def _argv(state: str) -> list[str]:

@@ -64,8 +64,7 @@ def available(manager: str) -> bool:
 
 def choose() -> str:
     """The manager that is there: the system's for root, the user's, or ours."""
-    wanted = "systemd" if os.geteuid() == 0 else "systemd-user"
-    return wanted if available(wanted) else "lastout"
+    return next(filter(available, ("systemd", "systemd-user")), "lastout")
 
 
 def unit_name(state: str, name: str) -> str:
@@ -126,13 +125,16 @@ def start(state: str, definition: Definition) -> None:
     """
     done = _ask(definition.manager, "start", "--no-block", unit_name(state, definition.name))
     if done.returncode:
-        raise NoRoute(f"systemd does not start it: {done.stderr.strip()}")
+        raise NoRoute(
+            f"it is accepted, and systemd does not start it: {done.stderr.strip()}; "
+            "the next start tries again"
+        )
 
 
 def run_apart(argv: list[str]) -> bool:
     """Run a command of ours in a unit of its own, below the user's (root's: the system's) manager."""
-    manager = "systemd" if os.geteuid() == 0 else "systemd-user"
-    if shutil.which("systemd-run") is None or not available(manager):
+    manager = choose()
+    if shutil.which("systemd-run") is None or manager == "lastout":
         return False
     words = ["systemd-run", *_scope(manager), "--quiet", "--collect", "--property=KillMode=process"]
     done = subprocess.run(
