@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio
 
 from lastout.agents.registry import agent
+from lastout.jobs.errors import NoResult
 from lastout.jobs.job import Job
 from lastout.jobs.spec import AgentTurn, Command, Kind
 from lastout.mcp import answers, seen
@@ -114,7 +115,6 @@ async def delivered(
 ) -> answers.JobSeen:
     """The job with its result, taken; without one where there is none yet, or a question is open
     that is not among those that were `answered` just now."""
-    from lastout.jobs.errors import NoResult
 
     def look() -> answers.JobSeen:
         now = job.status()

@@ -72,7 +72,7 @@ class Desk:
         self.depth = depth
         self.max_depth = max_depth
         self.gone = anyio.Event()
-        """Set when the client is gone."""
+        """Set when the client is gone, or we are told to go."""
         self._environ = dict(environ)
         self._tasks = tasks
         self._held: dict[str, Held] = {}
@@ -94,7 +94,11 @@ class Desk:
     async def end(self, job: Job, by: str) -> None:
         """End a job that was attached, and wait until nothing is left of it."""
         held = self._held.get(job.id)
-        if held is not None:
+        if held is None:
+            return
+        if self.gone.is_set():
+            await held.end("shutdown", sentences.ENDED_WITH_CLIENT)
+        else:
             await held.end("abort", by)
 
     async def _forget_when_gone(self, held: Held) -> None:

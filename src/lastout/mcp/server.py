@@ -34,18 +34,19 @@ async def serve(
     `lastout.mcp.caller`). What blocks ends with it; what runs in the background does not notice.
     """
     store, above = open_jobs(state), depth_here(depth, os.environ)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_signals, tasks.cancel_scope)
-        async with open_desk(store, above, max_depth, os.environ) as desk:
+    async with open_desk(store, above, max_depth, os.environ) as desk:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_signals, desk, tasks.cancel_scope)
             async with stdio(desk.gone) as (messages, answers):
                 server = _server(desk, by)
                 await server.run(messages, answers, server.create_initialization_options())
-        tasks.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
 
 
-async def _signals(scope: anyio.CancelScope) -> None:
+async def _signals(desk: Desk, scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
         async for _ in received:
+            desk.gone.set()
             scope.cancel()
             return
 

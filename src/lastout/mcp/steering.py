@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lastout.jobs.errors import NoResult
 from lastout.jobs.job import Job
 from lastout.jobs.result import Result
 from lastout.mcp import answers, seen, sentences
@@ -47,8 +48,6 @@ async def job_result(call: Call, asked: JobResult) -> answers.JobSeen:
         return await delivered(call, job, turn)
 
     def look() -> answers.JobSeen:
-        from lastout.jobs.errors import NoResult
-
         found: Result | None = None
         try:
             found = job.result(turn)
@@ -96,8 +95,14 @@ async def job_cancel(call: Call, asked: JobCancel) -> answers.JobSeen:
     """Waits until nothing is left of it."""
     job = await call.mine(asked.job)
     await in_thread(job.cancel, "abort", call.by)
-    await job.wait_async()
-    return await delivered(call, job)
+    async for _ in job.follow(await _last(job)):
+        pass  # it has ended when there are no more
+    try:
+        # Of a job that ended between two turns, whose results are there already.
+        between = await in_thread(job.result, 0)
+    except NoResult:
+        return await delivered(call, job)
+    return await in_thread(seen.job, job, call.by, result=between)
 
 
 async def job_list(call: Call, asked: JobList) -> answers.JobList:

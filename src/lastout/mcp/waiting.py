@@ -7,6 +7,7 @@ from typing import Final
 
 import anyio
 
+from lastout.errors import LastoutError
 from lastout.jobs import feed
 from lastout.jobs.job import Job
 from lastout.jobs.result import Result
@@ -35,12 +36,17 @@ async def turn_end(
     """The result of the turn; None when the agent asks something, or `seconds` are over.
 
     Events after number `after` are told as progress. Questions in `answered` are not waited on.
+    Raises NoResult for a turn that will never be.
     """
     found: list[Result] = []
+    failure: list[LastoutError] = []
     async with anyio.create_task_group() as tasks:
 
         async def result() -> None:
-            found.append(await job.wait_async(turn=turn))
+            try:
+                found.append(await job.wait_async(turn=turn))
+            except LastoutError as error:
+                failure.append(error)  # raised below: in here it would come out as a group
             tasks.cancel_scope.cancel()
 
         async def questions() -> None:
@@ -51,6 +57,8 @@ async def turn_end(
             tasks.cancel_scope.deadline = anyio.current_time() + seconds
         tasks.start_soon(result)
         tasks.start_soon(questions)
+    if failure:
+        raise failure[0]
     return found[0] if found else None
 
 
