@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import OrderedDict
 from typing import Any, Final
 
 from lastout.evidence.watch import Watch
@@ -13,6 +12,7 @@ from lastout.jobs.errors import JobsError, NoSuchJob
 from lastout.jobs.feed import CommandRan, FeedEvent, Questioned, Text, TurnEnded
 from lastout.jobs.feed import decode as decode_event
 from lastout.jobs.job import Job
+from lastout.jobs.layout import FEED, is_id
 from lastout.jobs.status import Question, Status
 from lastout.jobs.store import open_jobs
 from lastout.web.actions import person
@@ -25,6 +25,7 @@ from lastout.web.view import wall_ms
 __all__ = ["Followed", "feed_of"]
 
 _RECENT: Final = 200
+_BATCH: Final = 300
 _TOGETHER_S: Final = 0.03
 _TEXT: Final = 400
 _END_S: Final = 20.0
@@ -39,10 +40,11 @@ class Followed:
         self._state = state
         self._board = board
         self._watch = watch
-        self._dirty: set[str] = set()
+        self._dirty: dict[str, None] = {}
         self._wanted = asyncio.Event()
         self._ends = Ends(self.touch)
-        self._over: OrderedDict[str, None] = OrderedDict()
+        self._over: dict[str, None] = {}
+        self._queued: set[str] = set()
 
     @property
     def directory(self) -> str:
@@ -51,16 +53,18 @@ class Followed:
 
     def touch(self, job: str) -> None:
         """This job is new, has changed or has gone."""
-        self._dirty.add(job)
+        self._dirty[job] = None
         self._wanted.set()
 
     def touch_all(self) -> None:
-        """Look at every job there is."""
-        if os.path.isdir(self.directory):
+        """Look at every job there is, the newest first."""
+        try:
             self._watch.add(self.directory)
-            for job in self._store.ids():
-                if job not in self._over:
-                    self.touch(job)
+        except OSError:
+            return  # nobody has had a job yet
+        for job in sorted(self._store.ids(), reverse=True):
+            if job not in self._over:
+                self.touch(job)
 
     async def keep_up(self) -> None:
         """Read the jobs that have changed, for ever."""
@@ -71,14 +75,16 @@ class Followed:
             await self.load()
 
     async def load(self) -> None:
-        """Read the jobs that have changed now."""
-        dirty, self._dirty = self._dirty, set()
+        """Read some of the jobs that have changed now."""
+        dirty = list(self._dirty)[:_BATCH]
+        for job in dirty:
+            del self._dirty[job]
+        if self._dirty:
+            self._wanted.set()
         for job in dirty:
             self._watch_directory(job)
         found = await asyncio.to_thread(self._statuses, dirty)
-        for job, status in sorted(
-            found.items(), key=lambda one: (one[1] and one[1].queued_at) or ""
-        ):
+        for job, status in found.items():
             self._take(job, status)
 
     def _watch_directory(self, job: str) -> None:
@@ -88,7 +94,7 @@ class Followed:
             except OSError:
                 pass  # gone already, or never a job: its status says so
 
-    def _statuses(self, jobs: set[str]) -> dict[str, Status | None]:
+    def _statuses(self, jobs: list[str]) -> dict[str, Status | None]:
         found: dict[str, Status | None] = {}
         for job in jobs:
             try:
@@ -107,22 +113,41 @@ class Followed:
             self._over.pop(job, None)
             self._board.remove("jobs", job)
             return
-        self._board.put("jobs", job, _row(status))
+        if status.state == "queued":
+            self._queued.add(job)
+        elif job in self._queued:
+            self._queued.remove(job)
+            for other in self._queued:
+                self.touch(other)  # each is one place further
+        self._board.put("jobs", job, _row(status) | {"size": self._size(job)})
         if not status.ended:
             if status.runner is not None and status.runner_alive is not False:
                 self._ends.watch(job, status.runner.identity)
             return
         self._over[job] = None
-        while len(self._over) > _RECENT:
-            self._board.remove("jobs", self._over.popitem(last=False)[0])
+        if len(self._over) > _RECENT:
+            oldest = min(self._over)
+            del self._over[oldest]
+            self._board.remove("jobs", oldest)
+
+    def _size(self, job: str) -> int:
+        """Of its feed: a page that shows it asks for more when it has grown."""
+        try:
+            return os.stat(self.feed(job)).st_size
+        except OSError:
+            return 0
+
+    def feed(self, job: str) -> str:
+        """The file of a job's feed."""
+        return os.path.join(self.path(job), FEED)
 
     def path(self, job: str) -> str:
         """The directory of a job."""
         return Job(self._state, job).directory
 
     def known(self, job: str) -> bool:
-        """Whether this is the id of a job on the page."""
-        return self._board.get("jobs", job) is not None
+        """Whether there is a job with this id."""
+        return is_id(job) and os.path.isdir(self.path(job))
 
     # ---- what a person asks for; each blocks ---------------------------------------------------
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from lastout._version import __version__
 from lastout.evidence.watch import Watch
 from lastout.identity import boot_id
+from lastout.jobs.layout import is_id
 from lastout.state import locate
 from lastout.web import words
 from lastout.web.actions import person
@@ -24,6 +25,8 @@ from lastout.web.ends import allow_many
 from lastout.web.following import Following
 from lastout.web.guard import HEADERS, Guard
 from lastout.web.http1 import HEAD_LIMIT, Connections
+from lastout.web.job_routes import JobRoutes
+from lastout.web.jobs import Followed
 from lastout.web.keeping import PORT, Keeping, PortTaken
 from lastout.web.leases import FILE, Leases
 from lastout.web.looking import Looking
@@ -107,6 +110,7 @@ async def _serve(
         following = Following(state, board, looking.grew)
         looking.following = following
         leases = Leases(state, board)
+        jobs = Followed(state, board, watch)
         hello = {
             "build": page.build,
             "instance": board.instance,
@@ -121,13 +125,15 @@ async def _serve(
             state=state, guard=Guard(keeping, served.port), page=page, streams=streams,
             following=following, leases=leases,
         )  # fmt: skip
+        JobRoutes(jobs, routes)
         connections = Connections(routes, HEADERS)
-        news = _News(state, watch, following, leases)
+        news = _News(state, watch, following, leases, jobs)
         server = await asyncio.start_server(connections.serve, sock=listener, limit=HEAD_LIMIT)
         if ready is not None:
             ready(served)
         tasks = [
-            asyncio.create_task(work) for work in (news.begin(board), leases.keep_up(news.others))
+            asyncio.create_task(work)
+            for work in (news.begin(board), leases.keep_up(news.others), jobs.keep_up())
         ]
         for task in tasks:
             task.add_done_callback(_tell)
@@ -137,6 +143,7 @@ async def _serve(
             task.cancel()
         connections.close()
         following.close()
+        jobs.close()
         loop.remove_reader(watch.descriptor)
 
 
@@ -148,12 +155,15 @@ def _tell(task: asyncio.Task[None]) -> None:
 class _News:
     """What the kernel tells of the state directory, brought to whom it concerns."""
 
-    def __init__(self, state: str, watch: Watch, following: Following, leases: Leases) -> None:
+    def __init__(
+        self, state: str, watch: Watch, following: Following, leases: Leases, jobs: Followed
+    ) -> None:
         self._runs = os.path.join(state, "runs")
         self._state = state
         self._watch = watch
         self._following = following
         self._leases = leases
+        self._jobs = jobs
 
     async def begin(self, board: Board) -> None:
         """Watch first, then read: what changes in between is read twice and missed never."""
@@ -162,6 +172,8 @@ class _News:
         asyncio.get_running_loop().add_reader(self._watch.descriptor, self._some)
         await self._leases.load()
         self.others()
+        self._jobs.touch_all()
+        await self._jobs.load()
         await self._following.load()
         board.settle()
 
@@ -171,12 +183,19 @@ class _News:
             self._watch.add_runs(self._state)
             self._following.touch_all()
             self._leases.touch()
+            self._jobs.touch_all()
             return
         for path in paths:
             folder, name = os.path.split(path)
             if folder == self._state:
                 if name.startswith(FILE):
                     self._leases.touch()
+                elif path == self._jobs.directory:
+                    self._jobs.touch_all()
+            elif path.startswith(self._jobs.directory + os.sep):
+                job = path[len(self._jobs.directory) + 1 :].partition(os.sep)[0]
+                if is_id(job):
+                    self._jobs.touch(job)
             elif folder == self._runs:
                 with contextlib.suppress(OSError):
                     self._watch.add(path)

@@ -6,7 +6,7 @@ import { List } from "./list.js";
 import { get, post } from "./net.js";
 import { listen, rows, store } from "./store.js";
 import { ages, at, atFull, clockTime, every } from "./time.js";
-import { count, SAY, SECTIONS, STATES } from "./words.js";
+import { SAY, SECTIONS, STATES } from "./words.js";
 
 export const asking = () => [...rows.jobs.values()].filter((job) => job.questions.length || job.lost).length;
 export const active = () => [...rows.jobs.values()].filter((job) => job.state !== "ended").length;
@@ -107,7 +107,9 @@ export class JobPage {
     this.questions = h("div");
     this.progress = h("p.progress", { role: "status" });
     this.facts = h("dl.facts");
-    this.send = h("form.question", { hidden: true });
+    this.text = h("textarea", { rows: "2", "aria-label": "Message to the agent", placeholder: "Message to the agent: its next turn" });
+    this.sent = h("span.dim", { role: "status" });
+    this.send = h("section.block", { "aria-label": "Message", hidden: true }, this.text, h("div.buttons", null, this.sent, h("button", { type: "button", onclick: () => this.message() }, "Send")));
     this.lines = new Lines({
       label: "Feed", load: (from, many) => get(`feed/${id}`, { from, count: many }),
       paint: (element, line) => {
@@ -117,7 +119,7 @@ export class JobPage {
       open: (number) => wholeLine(`fact/${id}`, { from: number }),
     });
     this.element = h("div.detail", { role: "region", "aria-label": "Job" }, h("button.plain.back", { type: "button", onclick: back }, "‹ ", SAY.back),
-      h("div.lead", null, this.heading, h("div.do", null, this.cancel)), this.states, this.questions, this.progress, this.facts,
+      h("div.lead", null, this.heading, h("div.do", null, this.cancel)), this.states, this.questions, this.progress, this.facts, this.send,
       h("section.block", { "aria-label": "Feed" }, h("header", null, h("h2", null, "Feed"), this.lines.counter), this.lines.element));
   }
 
@@ -141,6 +143,7 @@ export class JobPage {
     this.cancel.hidden = job.state === "ended";
     fill(this.states, h("span.state", { data: { state } }, h("span.dot"), STATES[state] ?? state), job.name && h("span.tag.info", null, foreign(job.name)),
       job.why && h("span.tag", null, job.why), job.reason && h("span.tag.bad", null, foreign(job.reason)), job.lost && h("span", null, "Its runner is gone; it is looked after when somebody asks for the jobs."));
+    this.send.hidden = job.kind !== "agent" || job.state === "ended";
     this.progress.hidden = !job.progress || job.state === "ended";
     setText(this.progress, job.progress ?? "");
     const facts = [
@@ -153,6 +156,18 @@ export class JobPage {
     fill(this.facts, facts.filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
     const key = JSON.stringify(job.questions);
     if (key !== this.asked) { this.asked = key; fill(this.questions, job.questions.map((question) => this.question(question))); }
+  }
+
+  async message() {
+    const text = this.text.value.trim();
+    if (!text) return;
+    try {
+      await post(`message/${this.id}`, { text });
+      this.text.value = "";
+      setText(this.sent, "It is in the inbox.");
+    } catch (error) {
+      setText(this.sent, error.message || SAY.away);
+    }
   }
 
   question(question) {
@@ -171,4 +186,3 @@ export class JobPage {
     return box;
   }
 }
-export { count };
