@@ -213,6 +213,8 @@ def test_a_cancel_without_grace_waits_for_nobody(agents):
     job.cancel(by="the test", grace=0)
     result = agents.ended(job)
     assert (result.why, result.remaining_count) == ("abort", 0)
+    stops = [line for line in agents.lines(result.runs[0]) if line["event"].startswith("stop")]
+    assert 0 in [line["term_grace_ms"] for line in stops], stops
 
 
 def test_a_question_is_in_the_state_until_it_is_answered_through_the_job(agents):
@@ -305,10 +307,11 @@ def test_a_secret_is_not_in_the_feed(agents):
 def test_the_runner_is_lost_in_the_middle_of_a_turn(agents):
     job = agents.submit(f"/escape exec sleep 301\n/run echo up >{agents.up}; sleep 301", keep=60)
     agents.wait_up()
-    runner = job.status().runner
+    runner, run = job.status().runner, job.status().run
     agents.note(job)
     os.kill(runner.pid, 9)
     result = agents.ended(job)
+    assert result.runs == (run,), "it was noted before it was started"
     assert (result.failed, result.why, result.remaining_count) == (True, "runner-lost", 0)
     assert still_alive(runner.identity) is Alive.NO
     more = agents.submit("again", agent="", continues=job.id)
