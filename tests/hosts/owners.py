@@ -9,6 +9,7 @@ how many seconds that took, and ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -200,13 +201,15 @@ async def with_acp() -> None:
 
         words = supervised(words, state=STATE)
     took = Took()
-    # stderr: acp's default is a pipe that it does not read, and what it takes is its public way.
-    async with acp.spawn_agent_process(
-        lambda _: Client(), *words, env=dict(os.environ), transport_kwargs={"stderr": None}
-    ) as (connection, _):
-        await connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
-        await up_async(asyncio.to_thread)
-        took.__enter__()
+    # acp asks a child to end that may have ended in that very moment, and lets the error out.
+    with contextlib.suppress(ProcessLookupError):
+        # stderr: acp's default is a pipe that it does not read, and what it takes is its public way.
+        async with acp.spawn_agent_process(
+            lambda _: Client(), *words, env=dict(os.environ), transport_kwargs={"stderr": None}
+        ) as (connection, _):
+            await connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
+            await up_async(asyncio.to_thread)
+            took.__enter__()
     took.__exit__()
 
 

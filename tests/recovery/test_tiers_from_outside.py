@@ -60,6 +60,7 @@ def test_stuck_supervisors(scene: Scene, run: Run) -> None:
     for member in members:
         member.wait_gone()
     assert found.tier.alive() in (Alive.NO, None)
+    scene.hub.look(lambda: not scene.strangers(), "the guard of the cgroup ends too")
 
 
 @pytest.mark.root
