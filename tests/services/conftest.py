@@ -149,7 +149,7 @@ def serve_in(wait_bound: float) -> Callable[..., bool]:
 
     def once(directory: Path, dies: str, round_: Callable[..., bool]) -> bool:
         state = directory / "state"
-        state.mkdir(mode=0o700)
+        state.mkdir(mode=0o700, exist_ok=True)
         work = Work(directory)
         made: list[Serve] = []
 

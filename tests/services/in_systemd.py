@@ -105,7 +105,6 @@ def main() -> None:
     room.let_go()
     done = services.wait("job", joined["activation"], BOUND)
     seen["held"] = [done.code, done.ended_by, done.tree_gone, done.requested_by.get("run")]
-    room.inactive()
     seen["result"] = json.loads(result.read_text())["activation"] == done.activation
 
     # Nobody waits: the unit's own last step publishes.
@@ -116,6 +115,12 @@ def main() -> None:
     known = services.status("job").found
     assert known is not None
     seen["published"] = completion.load(str(state), "job", known.activation.id) is not None
+
+    # Asked for again and again, in whatever state the unit is at that moment.
+    again = directory / "again"
+    services.add("quick", ["sh", "-c", f"echo x >>{again}"], manager="systemd-user")
+    codes = [services.run("quick", timeout=BOUND)[1].code for _ in range(3)]
+    seen["again"] = [codes, len(again.read_text().splitlines())]
 
     # The front is killed: its keeper goes on with the stop, and the manager lets it.
     services.start("job")

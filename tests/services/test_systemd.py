@@ -58,6 +58,7 @@ def test_the_whole_life_of_a_service_under_a_user_manager(state, tmp_path):
         "held": [3, "itself", True, "agent"],
         "result": True,
         "published": True,
+        "again": [[0, 0, 0], 3],
         "front_killed": ["supervisor-lost", True],
         "both_killed": ["supervisor-lost", False, True],
         "stopped": ["owner", True],

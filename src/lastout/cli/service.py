@@ -335,9 +335,13 @@ def serve(detach: bool, quit_: bool, as_json: bool, state: str | None) -> None:
 def unit_start(name: str, state: str | None) -> None:
     """What a unit of systemd executes: becomes the supervisor of what was accepted."""
     from lastout.services.begin import take_over
+    from lastout.services.store import NOT_NOW
 
-    with _plain():
+    try:
         take_over(locate(state), name)
+    except (LastoutError, OSError) as error:
+        click.echo(f"lastout service: {error}", err=True)
+        sys.exit(NOT_NOW)
 
 
 @command.command("unit-stopped", hidden=True)
@@ -348,7 +352,7 @@ def unit_stopped(name: str, state: str | None) -> None:
     from lastout.services.store import open_services
 
     with _plain():
-        open_services(state).status(name)
+        open_services(state).unit_ended(name)
 
 
 def _serve(state: str) -> None:

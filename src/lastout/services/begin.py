@@ -6,14 +6,15 @@ import contextlib
 import os
 from dataclasses import dataclass
 
+from lastout.errors import LastoutError
 from lastout.services import activation as activations
 from lastout.services import launch, layout, sentences, steps
 from lastout.services.activation import Activation, Asker
 from lastout.services.definition import Definition, load
-from lastout.services.errors import AlreadyRunning, ServiceError
+from lastout.services.errors import AlreadyRunning
 from lastout.services.steps import Found, State
 
-__all__ = ["Accepted", "accept", "start"]
+__all__ = ["Accepted", "accept", "start", "take_over"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +56,18 @@ def start(state: str, name: str, activation: str) -> tuple[Found, int | None]:
 
     The steps' lock is held. Only for whoever is outside of every run. Raises OSError.
     """
-    one = activations.load(state, name, activation)
-    found = steps.settle(state, one, fence=True)
-    if found.state is not State.ACCEPTED:
+    found, prepared = _due(state, activations.load(state, name, activation))
+    if prepared is None:
         return found, None
-    if activations.asked_to_stop(state, one) is not None:
-        return steps.give_up(state, one, "it was stopped before it was started"), None
-    if len(one.attempts) >= steps.MOST_ATTEMPTS:
-        why = f"{len(one.attempts)} starts of its supervisor came to nothing"
-        return steps.give_up(state, one, why), None
-    begun = launch.begin_attempt(state, one)
     try:
-        pid = launch.spawn(launch.prepare(state, begun))
-    except (ServiceError, ValueError, OSError) as error:
-        return steps.give_up(state, begun, f"it could not be started: {error}"), None
+        pid = launch.spawn(prepared)
+    except OSError as error:
+        return _not_started(state, prepared.activation, error), None
     # Our child and not reaped: the number is its own.
     pidfd = os.pidfd_open(pid)
     try:
-        launch.await_start(pidfd, begun.attempts[-1].record)
-        return steps.settle(state, begun), pidfd
+        launch.await_start(pidfd, prepared.activation.attempts[-1].record)
+        return steps.settle(state, prepared.activation), pidfd
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(pidfd)
@@ -89,16 +83,30 @@ def take_over(state: str, name: str) -> None:
     with layout.alone(state, name):
         load(state, name)
         for one in activations.open_ones(state, name):
-            found = steps.settle(state, one, fence=True)
-            if found.state is not State.ACCEPTED:
-                continue
-            if activations.asked_to_stop(state, one) is not None:
-                steps.give_up(state, one, "it was stopped before it was started")
-                continue
-            begun = launch.begin_attempt(state, one)
-            try:
-                prepared = launch.prepare(state, begun)
-            except (ServiceError, ValueError) as error:
-                steps.give_up(state, begun, f"it could not be started: {error}")
-                continue
-            launch.become(prepared)
+            _, prepared = _due(state, one)
+            if prepared is not None:
+                try:
+                    launch.become(prepared)
+                except OSError as error:
+                    _not_started(state, prepared.activation, error)
+
+
+def _due(state: str, one: Activation) -> tuple[Found, launch.Prepared | None]:
+    """The next attempt, written down, where one is due."""
+    found = steps.settle(state, one, fence=True)
+    if found.state is not State.ACCEPTED:
+        return found, None
+    if activations.asked_to_stop(state, one) is not None:
+        return steps.give_up(state, one, "it was stopped before it was started"), None
+    if len(one.attempts) >= steps.MOST_ATTEMPTS:
+        why = f"{len(one.attempts)} starts of its supervisor came to nothing"
+        return steps.give_up(state, one, why), None
+    begun = launch.begin_attempt(state, one)
+    try:
+        return found, launch.prepare(state, begun)
+    except (LastoutError, ValueError) as error:
+        return _not_started(state, begun, error), None
+
+
+def _not_started(state: str, one: Activation, error: Exception) -> Found:
+    return steps.give_up(state, one, f"it could not be started: {error}")

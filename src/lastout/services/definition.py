@@ -49,6 +49,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     budget: str = "default"
     contain: str = "subreaper"
+    umask: int = 0o077
     keep: int = 20
     token_sha256: str = ""
     added_at: str = ""

@@ -83,6 +83,7 @@ def prepare(state: str, activation: Activation) -> Prepared:
         close_fds=True,
         new_session=True,
         cwd=definition.cwd,
+        umask=definition.umask,
         uid=account.uid,
         gid=account.gid,
         groups=account.groups,

@@ -22,19 +22,18 @@ from typing import Any, Final
 import msgspec
 
 from lastout import identity
+from lastout.errors import LastoutError
 from lastout.jobs.files import now
 from lastout.services import activation as activations
 from lastout.services import begin, layout, sentences, wire
 from lastout.services.definition import load
-from lastout.services.errors import NoRoute, ServiceError
-from lastout.services.steps import Found, State
+from lastout.services.errors import Busy, NoRoute, ServiceError
+from lastout.services.steps import RETRY, Found, State
 
-__all__ = ["RETRY", "Server", "serve_ready"]
-
-RETRY: Final = 5.0
-"""Seconds between two attempts at what could not be written (a full disk), or whose lock is held."""
+__all__ = ["Server", "serve_ready"]
 
 _STEP: Final = 2.0
+_REFUSED: Final = (LastoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError)
 _MOST_CLIENTS: Final = 128
 
 
@@ -77,6 +76,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
         signal.set_wakeup_fd(self._woken)
+        os.chdir("/")  # nobody's directory, or file system, is kept busy by a process that waits
         self._poll.register(self._wake, select.POLLIN)
         self._resume_all()
         self._poll.register(self._listener, select.POLLIN)
@@ -113,7 +113,7 @@ class Server:
             try:
                 ours = load(self.state, name).manager == "lastout"
                 found = activations.ids(self.state, name) if ours else []
-            except (ServiceError, OSError) as error:
+            except (LastoutError, OSError) as error:
                 self._say(f"{name}: {error}")
                 continue
             for one in found:
@@ -125,9 +125,10 @@ class Server:
         try:
             with layout.alone(self.state, name, _STEP):
                 found, pidfd = begin.start(self.state, name, one)
-        except (OSError, ServiceError) as error:
+        except (OSError, LastoutError) as error:
             self._say(f"{name} {one}: {error}")
-            self._due[name, one] = time.monotonic() + RETRY
+            if isinstance(error, OSError | Busy):  # what is damaged or newer stays so
+                self._due[name, one] = time.monotonic() + RETRY
             return None
         self._watch(name, one, found, pidfd)
         return found
@@ -193,7 +194,7 @@ class Server:
             line, _, client.request = client.request.partition(b"\n")
             try:
                 told = self._answer(client, line)
-            except (ServiceError, OSError, ValueError) as error:
+            except _REFUSED as error:
                 told = wire.answer(error)
             client.answer += msgspec.json.encode(told) + b"\n"
         with contextlib.suppress(OSError):

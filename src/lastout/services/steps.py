@@ -30,6 +30,7 @@ from lastout.verdict import UNPROVEN, Verdict
 
 __all__ = [
     "MOST_ATTEMPTS",
+    "RETRY",
     "Found",
     "State",
     "case_of",
@@ -41,6 +42,10 @@ __all__ = [
 
 MOST_ATTEMPTS: Final = 5
 """How often a start that comes to nothing is tried again, before that is the activation's end."""
+
+
+RETRY: Final = 5.0
+"""Seconds between two attempts at what could not be written (a full disk), or whose lock is held."""
 
 
 class State(enum.Enum):

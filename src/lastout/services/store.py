@@ -7,8 +7,10 @@ import getpass
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -29,15 +31,19 @@ from lastout.services.definition import (
     token_digest,
 )
 from lastout.services.errors import NameTaken, NoRoute, NotItsOwner, NotRunning, ServiceError
-from lastout.services.steps import Found, State
+from lastout.services.steps import RETRY, Found, State
 from lastout.services.wire import Connection
 from lastout.state import locate
 from lastout.supervisor import plain_argv, seconds
 
 __all__ = ["Begun", "Services", "Status", "open_services"]
 
+NOT_NOW: Final = 75
+"""The exit status of a unit's first step that could not be taken (EX_TEMPFAIL of sysexits.h)."""
+
+REASONS: Final = ("abort", "shutdown", "completion")
+
 _BASE_ENV = ("PATH", "LANG", "LC_ALL", "TZ")
-REASONS = ("abort", "shutdown", "completion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +105,9 @@ class Services:
         """Provision a service; returns the owner's token, which is kept nowhere else.
 
         `timeout` is its deadline in seconds, `result` where each completion record is copied to.
-        Of this environment only PATH, LANG, LC_ALL and TZ are taken, below `env`. Raises NameTaken,
-        NotItsOwner, NoRoute, ServiceError for an account that cannot be, ValueError, OSError; then
-        nothing was written.
+        Of this process only the umask, PATH, LANG, LC_ALL and TZ are taken, below `env`. Raises
+        NameTaken, NotItsOwner, NoRoute, ServiceError for an account that cannot be, ValueError,
+        OSError; then nothing was written.
         """
         layout.check_name(name)
         words = plain_argv(argv)
@@ -125,6 +131,7 @@ class Services:
             result=os.path.abspath(result) if result else None,
             budget=budget,
             contain=contain,
+            umask=_umask(),
             keep=keep,
             token_sha256=token_digest(token),
             added_at=now(),
@@ -330,6 +337,18 @@ class Services:
             systemd.start(self.state, definition)
         return Begun(name, accepted.activation.id, accepted.joined, accepted.found.state.value)
 
+    def unit_ended(self, name: str) -> None:
+        """What a unit's last step does: publish, and start what was accepted meanwhile.
+
+        Its manager took a start for done while the unit had not quite ended. Where the unit's first
+        step could not be taken (a full disk), the next one is not tried at once.
+        """
+        status = self.status(name)
+        if status.found is not None and status.found.state is State.ACCEPTED:
+            if os.environ.get("EXIT_STATUS") == str(NOT_NOW):
+                time.sleep(RETRY)
+            systemd.start(self.state, status.definition)
+
     def _live(self, name: str) -> Found | None:
         for one in activations.open_ones(self.state, name):
             found = steps.settle(self.state, one)
@@ -404,6 +423,15 @@ def _unlink(state: str, definition: Definition) -> None:
     systemd.remove(state, definition)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(systemd.unit_path(state, definition.name))
+
+
+def _umask() -> int:
+    """This process's file mode mask, read without touching it (proc_pid_status(5))."""
+    with open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"Umask:"):
+                return int(line[6:], 8)
+    return 0o077
 
 
 def _user() -> str:

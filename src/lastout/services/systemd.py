@@ -38,6 +38,8 @@ _UNIT: Final = """\
 # Written by `lastout service add`, removed by `lastout service remove`.
 [Unit]
 Description=lastout service {name}
+# How often it is started is its callers' affair; what cannot be started is given up by lastout.
+StartLimitIntervalSec=0
 
 [Service]
 Type=exec

@@ -133,15 +133,23 @@ def connect(state: str) -> Connection | None:
     """Connect to the service process; None where there is none. Raises NoRoute for a stranger's."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        link.settimeout(_ANSWER_BOUND)
+        # A full queue makes connect(2) wait, at most so long; Python's own timeout would not wait.
+        bound = struct.pack("@ll", int(_ANSWER_BOUND), 0)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
         with _reachable(state) as path:
             link.connect(path)
+        link.settimeout(_ANSWER_BOUND)
         _, uid = peer_of(link)
         if uid not in (0, os.stat(state).st_uid):
             raise NoRoute(f"uid {uid} listens on the socket of another user's services")
     except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
         link.close()
         return None
+    except BlockingIOError:
+        link.close()
+        raise NoRoute(
+            f"the service process has not answered for {_ANSWER_BOUND:g} s; nothing was asked"
+        ) from None
     except BaseException:
         link.close()
         raise
@@ -161,6 +169,6 @@ def _error(told: dict[str, Any]) -> Exception:
     kind, message = told.get("kind"), str(told.get("message"))
     if kind == "AlreadyRunning":
         return refusals.AlreadyRunning(message, str(told.get("activation")))
-    if kind == "ValueError":
+    if kind in ("ValueError", "DecodeError", "ValidationError"):
         return ValueError(message)
     return _NAMED.get(str(kind), ServiceError)(message)

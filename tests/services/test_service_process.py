@@ -1,0 +1,142 @@
+"""The service process itself: it sleeps, it bears bad clients and full disks, it hands nothing on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lastout.services import errors, layout, wire
+from lastout.services.activation import ids
+from lastout.services.store import Services
+
+SLEEPS = 1.5
+
+
+def switches(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return [line for line in lines if "ctxt_switches" in line]
+
+
+def test_it_sleeps_while_its_work_runs(services, serve, work, wait_bound):
+    server = serve()
+    services.add("job", work.held())
+    begun = services.start("job")
+    work.wait_up()
+    assert services.serving()
+    select.select([], [], [], 0.3)  # until it has heard the last client hang up
+    before = switches(server.process.pid)
+    select.select([], [], [], SLEEPS)
+    assert switches(server.process.pid) == before
+    work.let_go()
+    services.wait("job", begun.activation, wait_bound)
+
+
+def connected(services) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX)
+    with wire._reachable(services.state) as path:
+        link.connect(path)
+    link.settimeout(30)
+    return link
+
+
+def test_bad_clients_are_told_so_and_nobody_else_notices(services, serve, work, wait_bound):
+    serve()
+    services.add("job", work.quick())
+    bad = [b"not json\n", b"[]\n", b"{}\n", b'{"do": 1}\n', b'{"do": "start"}\n', b"\xff\xfe\n"]
+    for line in [*bad, b'{"do": "start", "name": ["x"]}\n', b"[" * 4000 + b"\n"]:
+        with connected(services) as link:
+            link.sendall(line)
+            told = json.loads(link.makefile("rb").readline())
+            assert told["ok"] is False, line
+    with connected(services) as link, contextlib.suppress(ConnectionError):
+        link.sendall(b"x" * 20_000)
+        assert link.recv(100) == b""
+    with connected(services) as half:
+        half.sendall(b'{"do": "st')
+        assert not services.run("job", timeout=wait_bound)[1].failed
+    with contextlib.ExitStack() as many:
+        for _ in range(140):
+            many.enter_context(connected(services))
+    assert not services.run("job", timeout=wait_bound)[1].failed
+
+
+def test_what_it_ignores_its_work_does_not(services, serve, tmp_path, wait_bound):
+    serve()
+    before = os.umask(0o027)
+    try:
+        services.add(
+            "job", ["sh", "-c", "grep SigIgn /proc/self/status; umask; ls -l /proc/self/fd"]
+        )
+    finally:
+        os.umask(before)
+    services.run("job", timeout=wait_bound)
+    text = Path(services.output("job")).read_text()
+    assert text.startswith("SigIgn:\t0000000000000000\n0027\n"), text
+    assert "socket:" not in text
+    assert "serve.lock" not in text
+
+
+def test_a_damaged_definition_is_named_and_holds_nobody_up(services, serve, work, wait_bound):
+    services.add("bad", work.quick())
+    services.add("job", work.quick())
+    (Path(layout.service_directory(services.state, "bad")) / "definition.json").write_text("{")
+    serve()
+    with pytest.raises(errors.ServiceError, match=r"definition\.json cannot be read"):
+        services.start("bad")
+    assert not services.run("job", timeout=wait_bound)[1].failed
+
+
+@pytest.mark.root
+def test_a_full_state_directory_loses_nothing(serve_in, tmp_path, wait_bound):
+    state = tmp_path / "state"
+    state.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k,mode=700", "none", str(state)], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        serve_in(tmp_path, "", full_disk)
+    finally:
+        subprocess.run(["umount", str(state)], check=True)
+
+
+def fill(path: Path) -> None:
+    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+
+
+def full_disk(services: Services, serve, work, wait_bound: float, dies: str) -> None:
+    serve()
+    services.add("job", work.held(), manager="lastout")
+    filler = Path(services.state) / "filler"
+    fill(filler)
+    with pytest.raises((OSError, errors.ServiceError), match="No space left"):
+        services.start("job")
+    assert ids(services.state, "job") == []
+    filler.unlink()
+    begun = services.start("job")
+    work.wait_up()
+    found = services.status("job").found
+    assert found is not None
+    fds = [os.pidfd_open(one.pid) for one in found.supervisors]
+    fill(filler)
+    work.let_go()
+    for fd in fds:
+        assert select.select([fd], [], [], wait_bound)[0]
+        os.close(fd)
+    status = services.status("job")
+    assert status.state != "ended"
+    filler.unlink()
+    done = services.wait("job", begun.activation, wait_bound)
+    assert done.tree_gone or done.verdict == "killed"
+    assert ids(services.state, "job") == [begun.activation]
+    assert work.times == 1
