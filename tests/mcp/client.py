@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,16 @@ BOUND = 60.0
 class Client:
     """One `lastout mcp` with its two pipes."""
 
-    def __init__(self, state: Path, *options: str, cwd: Path, env: dict[str, str] | None = None):
+    def __init__(
+        self,
+        state: Path,
+        *options: str,
+        cwd: Path,
+        env: dict[str, str] | None = None,
+        before: Sequence[str] = (),
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lastout", "mcp", "--state", str(state), *options],
+            [*before, sys.executable, "-m", "lastout", "mcp", "--state", str(state), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": SOURCE, **(env or {})},
@@ -153,3 +161,29 @@ class Client:
                 pipe.close()
         if self.process.poll() is None:
             self.process.wait(BOUND)
+
+
+def serving(state: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A `lastout job serve` that serves already: it says so by its lock alone."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lastout", "job", "serve", "--state", str(state)],
+        stdin=subprocess.DEVNULL,
+        env={**env, "PYTHONPATH": SOURCE},
+    )
+    deadline = time.monotonic() + BOUND
+    while not _holds_a_lock(process.pid):
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process
+
+
+def _holds_a_lock(pid: int) -> bool:
+    """Asked of the process, since trying the lock could take it away from it."""
+    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            if "lock:" in path.read_text():
+                return True
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,8 @@ def connect(tmp_path: Path, state: Path) -> Iterator[Callable[..., Client]]:
     """Starts a server and says hello to it."""
     made: list[Client] = []
 
-    def start(*options: str, hello: bool = True, env: dict[str, str] | None = None) -> Client:
-        made.append(Client(state, *options, cwd=tmp_path, env=env))
+    def start(*options: str, hello: bool = True, **more: Any) -> Client:
+        made.append(Client(state, *options, cwd=tmp_path, **more))
         if hello:
             made[-1].start()
         return made[-1]

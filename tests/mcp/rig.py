@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from client import SOURCE
+from client import SOURCE, serving
 from loopback.server import Server
 from real_agents import MODEL, Kind, Place
 
@@ -80,12 +80,7 @@ class Rig(Place):
 
     def serve(self) -> subprocess.Popen[bytes]:
         """A `lastout job serve` of the agents' owner, outside every tree."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "lastout", "job", "serve", "--state", str(self.state)],
-            stdin=subprocess.DEVNULL,
-            env={**self.env, "PYTHONPATH": SOURCE},
-            cwd=self.directory,
-        )
+        return serving(self.state, self.env)
 
     def told(self, scenario: str) -> list[dict[str, Any]]:
         """What our tools have answered in a scenario, as its model was given it, oldest first."""
