@@ -15,7 +15,7 @@ DEV  := $(VENV)/.dev
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts torture check native bench wheels fuzz soak old-kernel clean
+.PHONY: help demo test hosts torture check native bench wheels fuzz soak load old-kernel machine clean
 
 help:
 	@echo "make demo      a rude agent, with and without lastout, told in sentences"
@@ -26,6 +26,8 @@ help:
 	@echo "make bench     the tables of the README; ARGS=--short for a quick look"
 	@echo "make fuzz      feeds the supervisor's parsers with nonsense; SECONDS=60"
 	@echo "make soak      runs at random, killed and frozen: nothing may grow; MINUTES=30"
+	@echo "make load      the tests on a machine that is against them: busy, writing, stopped and frozen at random"
+	@echo "make machine   the supervisor on another kernel, in QEMU; KERNEL=vmlinuz MACHINE=aarch64"
 	@echo "make old-kernel  the supervisor's tests, with one that takes this kernel for an old one"
 	@echo "make wheels    the files of a release, from the last commit, into dist/"
 	@echo "make native    the supervisor alone"
@@ -52,6 +54,14 @@ fuzz:
 soak: MINUTES = 30
 soak: $(DEV) $(PROGRAM)
 	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(ARGS)
+
+load: CORES = $(shell nproc)
+load: $(DEV) $(PROGRAM)
+	$(BIN)/python tests/load/load.py --cores $(CORES) -- $(ARGS)
+
+machine: MACHINE = aarch64
+machine: $(VENV)/.release
+	@$(BIN)/python tests/machine/machine.py --machine $(MACHINE) --kernel '$(KERNEL)'
 
 old-kernel: $(DEV)
 	CFLAGS=-DLASTOUT_OLD_KERNEL $(BIN)/python hatch_build.py --output build/old-kernel/lastout-supervisor

@@ -34,6 +34,8 @@ static void take_over(const char *why, int keeper_status, bool overdue)
     struct board *b = run.board;
     run.driver = true;
     run.child_ended = true;
+    /* With its keeper the init of a pid namespace ends, and all that is in it: nobody is there to be polite to. */
+    if (b->init.pid) overdue = true;
     if (run.peer >= 0) close(run.peer);
     run.peer = -1;
     takeover_line(why, keeper_status);

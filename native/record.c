@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -184,6 +185,7 @@ void pump_record(void)
     pid_t pid = fork();
     if (pid == 0) {
         /* Its end may come late (a frozen disk): nobody may take it for a holder of the lock or of the socket. */
+        prctl(PR_SET_NAME, "lastout-scribe");
         close(run.lock);
         close(run.control);
         close(run.peer);
@@ -241,6 +243,7 @@ void flush_lines(void)
     for (;;) {
         pump_record();
         if (!run.scribe) return;
+        kill(run.scribe, SIGCONT);       /* a stopped one would keep the end of the record for itself */
         int pidfd = pidfd_open_(run.scribe);
         struct pollfd p = {pidfd, POLLIN, 0};
         int64_t now = now_ns();

@@ -87,7 +87,7 @@ static void enter_kill(void)
     stop.half_due = 0;
     stop.next_round = now;
     /* With its init the root would end unseen: it goes first, and has a moment to be reported. */
-    if (b->init.pid && root_lives() && !signal_root((int[]){SIGKILL}, 1)) stop.next_round = now + 50 * MS;
+    if (b->init.pid && root_lives() && !signal_root((int[]){SIGKILL}, 1)) stop.next_round = now + pidns_moment(stop.graces.reap_ms);
 }
 
 /* m: the stop that begins here, told between the act and its own line; NULL when it began before. */

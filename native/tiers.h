@@ -16,6 +16,7 @@ int cgroup_events(void);                                     /* a descriptor for
 int cgroup_descriptors(int *out);                            /* 4 of them, -1 where there is none */
 void cgroup_dismiss_guard(void);
 pid_t pidns_start(void);                                     /* the root; 0 or -1: not started */
+int64_t pidns_moment(int reap_ms);                           /* ns, for the report of a killed root's end */
 bool pidns_read(void);                                       /* true: the root has gone and others have not */
 
 #endif

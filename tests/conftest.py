@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from harness import leftovers
 from harness.identity import Identity
+from harness.pauses import stillness
 from harness.programs import supervisor_binary
 from harness.scene import Scene
 
@@ -22,6 +23,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "root: needs to be root (freezer, users, namespaces, mounts)"
     )
+    for line in (
+        "still: stops or continues processes itself, or counts that; make load stops none meanwhile",
+        "quiet: its subject is that nothing happens; make load neither stops nor freezes meanwhile",
+    ):
+        config.addinivalue_line("markers", line)
     leftovers.become_subreaper()
     _hear_all_signals()
 
@@ -56,7 +62,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def nothing_left(request: pytest.FixtureRequest) -> Iterator[set[Identity]]:
     """Fails a test that leaves a process alive, names it with its identity, and ends it."""
     before = leftovers.present()
+    for marker in ("quiet", "still"):
+        if request.node.get_closest_marker(marker):
+            stillness.ask(quiet=marker == "quiet")
     yield before
+    stillness.end()
     left = [leftovers.describe(stat) for stat in leftovers.living(before)]
     leftovers.sweep(before)
     report = request.node.stash.get(_reports, {}).get("call")

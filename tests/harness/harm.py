@@ -10,6 +10,7 @@ from signal import SIGKILL, SIGSTOP
 import pytest
 
 from harness.member import Member
+from harness.pauses import stillness
 from harness.run import Run
 
 _SEIZE, _INTERRUPT, _WALL = 0x4206, 0x4207, 0x40000000
@@ -17,6 +18,7 @@ _SEIZE, _INTERRUPT, _WALL = 0x4206, 0x4207, 0x40000000
 
 def hold(people: Iterable[Member]) -> None:
     """Seize and interrupt each; SIGKILL still ends them. Skips where ptrace is not allowed."""
+    stillness.ask()
     libc = ctypes.CDLL(None, use_errno=True)
     for process in people:
         if libc.ptrace(_SEIZE, process.pid, 0, 0) or libc.ptrace(_INTERRUPT, process.pid, 0, 0):

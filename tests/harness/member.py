@@ -8,6 +8,7 @@ import socket
 
 from harness.hub import BOUND_SECONDS, Hub
 from harness.identity import Identity, read_stat, take
+from harness.pauses import stillness
 
 _SO_PEERPIDFD = 77
 
@@ -123,6 +124,8 @@ class Member:
 
     def signal(self, number: signal.Signals) -> None:
         """Through the pidfd: nobody else can be hit."""
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            stillness.ask()  # from here to the end of the test it is the test that does that
         signal.pidfd_send_signal(self._pidfd, number)
 
     def wait_gone(self, bound: float = BOUND_SECONDS) -> None:

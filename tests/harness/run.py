@@ -189,12 +189,18 @@ class Run:
 
     # ---- its end ------------------------------------------------------------------------------
 
-    def wait(self, bound: float = BOUND_SECONDS) -> Ended:
-        """The front's end and status; whoever is its parent now has it."""
+    def wait(self, bound: float = BOUND_SECONDS, *, written: bool = True) -> Ended:
+        """The front's end and status; whoever is its parent now has it.
+
+        Unless not `written`, its record is complete then: a front does not wait for long until a
+        busy disk has its last line.
+        """
         if self._ended is None:
             self.process.wait_gone(bound)
             self._ended = Ended(self._status())
             self.refresh_control()
+        if written:
+            self.hub.look(lambda: not any(map(_is_scribe, self._strangers())), "all is written")
         return self._ended
 
     def refresh_control(self) -> None:
@@ -217,8 +223,10 @@ class Run:
         self, *, code: int | None = None, signal: int | None = None, bound: float = BOUND_SECONDS
     ) -> Ended:
         """The front ends with this status, and at that moment nobody of the tree is left."""
-        ended = self.wait(bound)
-        assert self._strangers() == [], f"left behind by the front\n{self.hub.explain()}"
+        ended = self.wait(bound, written=False)
+        left = [one for one in self._strangers() if not _is_scribe(one)]
+        assert left == [], f"left behind by the front\n{self.hub.explain()}"
+        self.wait()
         assert (ended.code, ended.signal) == (code, signal), f"{ended}\n{self.hub.explain()}"
         return ended
 
@@ -244,6 +252,10 @@ class Run:
         return "\n".join(
             ["record:", *lines, "stderr:", self.error_text() if self.errors.exists() else "-"]
         )
+
+
+def _is_scribe(stranger: str) -> bool:
+    return " lastout-scribe: " in stranger
 
 
 def between_ms(earlier: Event, later: Event) -> float:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.identity import children, read_stat
+from harness.member import Process
 from harness.run import Run
+from harness.scene import Scene
 
 _CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000
 
@@ -16,6 +19,19 @@ _CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000
 def cgroup_of(run: Run) -> Path:
     """The run's own cgroup directory."""
     return Path(run.started["cgroup"])
+
+
+def below(scene: Scene, front: int, name: str) -> Process:
+    """The front's child of that name, once it has given itself that name."""
+    found: list[int] = []
+
+    def named() -> bool:
+        stats = [read_stat(pid) for pid in children(front)]
+        found[:] = [stat.pid for stat in stats if stat is not None and stat.comm == name]
+        return bool(found)
+
+    scene.hub.look(named, f"{name} below pid {front}")
+    return Process.of(scene.hub, found[0], name)
 
 
 def own_cgroup() -> Path | None:

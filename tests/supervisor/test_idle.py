@@ -11,6 +11,8 @@ import pytest
 from harness import Scene
 from harness.run import Run
 
+pytestmark = pytest.mark.quiet
+
 
 def switches(pid: int) -> int:
     text = Path(f"/proc/{pid}/status").read_text()

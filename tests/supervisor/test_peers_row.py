@@ -22,6 +22,7 @@ OBEYS = f"root term=clean:50:0 stdin=exit:0 {TREE}"
 OBEYS_TERM = f"root term=clean:50:0 {TREE}"
 IGNORES = f"root ignore=INT,HUP note=TERM {TREE}"
 GRACES = (0.2, 0.4, 5.0)
+PATIENT = (5.0, 0.4, 5.0)  # for a root that leaves by itself: a fast one costs no wait
 
 Status = tuple[int | None, int | None]
 
@@ -76,7 +77,7 @@ def play(scene: Scene, name: str, tier: str) -> None:
         tree,
         "--contain",
         tier,
-        graces=GRACES,
+        graces=PATIENT if name.startswith("6 ") else GRACES,
         owner=[] if stdin else None,
         stdin="owner" if stdin == "alone" else "pipe",
     )

@@ -9,13 +9,14 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
 from harness import Scene
 from harness.programs import supervisor_binary
 from harness.run import between_ms
+from harness.tiers import below
 
 
 def test_every_line_names_run_sender_number_and_time(scene: Scene) -> None:
@@ -209,43 +210,77 @@ def test_after_a_full_disk_the_gap_is_named_and_lines_stay_whole(
     assert len(run.record.torn) <= 1, "a line cut by the full disk ends with a newline of its own"
 
 
-@pytest.mark.root
-def test_a_frozen_disk_delays_no_stop(scene: Scene, tmp_path: Path) -> None:
+class Disk:
+    """A file system of its own that can be frozen."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.frozen = path, False
+
+    def freeze(self) -> None:
+        subprocess.run(["fsfreeze", "-f", str(self.path)], check=True)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        if self.frozen:
+            subprocess.run(["fsfreeze", "-u", str(self.path)], check=True)
+        self.frozen = False
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
     if not all(map(shutil.which, ("mkfs.ext4", "fsfreeze"))):
         pytest.skip("needs mkfs.ext4 and fsfreeze")
-    image, disk = tmp_path / "image", tmp_path / "frozen"
-    disk.mkdir()
+    image, path = tmp_path / "image", tmp_path / "frozen"
+    path.mkdir()
     with image.open("wb") as file:
         file.truncate(8 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    mount = subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=False)
+    mount = subprocess.run(["mount", "-o", "loop", str(image), str(path)], check=False)
     if mount.returncode != 0:
         pytest.skip("needs to mount a loop device")
-    frozen = False
+    made = Disk(path)
     try:
-        run = scene.run("root ignore [daemon left ignore ]", record=disk / "r.jsonl", control=True)
-        scene.member("root")
-        run.event("started")
-        keeper = run.keeper
-        subprocess.run(["fsfreeze", "-f", str(disk)], check=True)
-        frozen = True
-        run.signal(SIGTERM)
-        ended = run.wait(15)
-        assert ended.signal == SIGTERM
-        assert keeper.gone
-        assert scene.member("left").gone
-        asked = run.answer("signalled", signal="TERM")
-        assert between_ms(asked, run.answer("signalled", signal="KILL")) < 2000
-        run.answer("tree-gone")
-        subprocess.run(["fsfreeze", "-u", str(disk)], check=True)
-        frozen = False
-        # What waited for the disk writes the rest and ends.
-        scene.hub.look(lambda: not scene.strangers(), "the writer has ended")
-        run.event("tree-gone")
+        yield made
     finally:
-        if frozen:
-            subprocess.run(["fsfreeze", "-u", str(disk)], check=True)
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+        made.thaw()
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.root
+def test_a_frozen_disk_delays_no_stop(scene: Scene, disk: Disk) -> None:
+    run = scene.run("root ignore [daemon left ignore ]", record=disk.path / "r.jsonl", control=True)
+    scene.member("root")
+    run.event("started")
+    keeper = run.keeper
+    disk.freeze()
+    run.signal(SIGTERM)
+    ended = run.wait(15, written=False)
+    assert ended.signal == SIGTERM
+    assert keeper.gone
+    assert scene.member("left").gone
+    asked = run.answer("signalled", signal="TERM")
+    assert between_ms(asked, run.answer("signalled", signal="KILL")) < 2000
+    run.answer("tree-gone")
+    disk.thaw()
+    # What waited for the disk writes the rest and ends.
+    scene.hub.look(lambda: not scene.strangers(), "the writer has ended")
+    run.event("tree-gone")
+
+
+@pytest.mark.root
+def test_who_writes_is_continued_at_the_end(scene: Scene, disk: Disk) -> None:
+    run = scene.run("root note=USR2", record=disk.path / "r.jsonl", control=True)
+    scene.member("root")
+    run.event("started")
+    disk.freeze()
+    run.command(cmd="signal", name="USR2")
+    scribe = below(scene, run.front.pid, "lastout-scribe")
+    scribe.signal(SIGSTOP)  # and it stops as soon as its write is over
+    disk.thaw()
+    scribe.wait_state("T")
+    scene.member("root").tell("exit 0")
+    run.ends(code=0)
+    assert run.events[-1]["event"] == "tree-gone"
 
 
 def test_the_keeper_writes_the_record_when_the_front_is_lost(scene: Scene) -> None:

@@ -3,20 +3,20 @@ then is found through the record and removed, and nobody takes the cgroup of a s
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGSTOP
 from types import SimpleNamespace
 
 import pytest
 
-from faults.sweep import END_OF_CALLS, finish, front_of, hit
+from faults.sweep import END_OF_CALLS, ask_to_stop, finish, front_of, hit
 from harness import Scene
-from harness.identity import children
 from harness.member import Member, Process
 from harness.run import Run
-from harness.tiers import needs_cgroup, own_cgroup
+from harness.tiers import below, needs_cgroup, own_cgroup
 from lastout.evidence import journal
 from lastout.evidence.events import Contained, Started
 from lastout.recovery import act, cgroups
@@ -35,9 +35,10 @@ RUDE = "root ignore [daemon escapee ignore ]"
 
 
 def directories() -> set[Path]:
+    """Of this test's runs: others may be played on this machine at the same time."""
     here = own_cgroup()
     assert here is not None
-    return set(here.glob("lastout-*"))
+    return set(here.glob(f"lastout-lost{os.getpid()}-*"))
 
 
 def record_of(run: Run) -> str:
@@ -49,7 +50,8 @@ def start(scene: Scene, k: int, what: str) -> tuple[Run, Member]:
     """A start whose front is killed or stopped at its call K, and the program that does it."""
     before = len(scene.all("inject"))
     via = [*scene.program("inject"), "front", str(k), what, "--"]
-    run = scene.run(RUDE, "--contain", "cgroup", via=via)
+    name = f"lost{os.getpid()}-{len(scene.runs)}"
+    run = scene.run(RUDE, "--contain", "cgroup", "--run", name, via=via)
     scene.until(lambda: len(scene.all("inject")) > before, "inject says hello")
     return run, scene.all("inject")[-1]
 
@@ -65,39 +67,39 @@ def verdict_of(run: Run) -> str | None:
     return verdict and verdict.how
 
 
-def over_by_then(scene: Scene, run: Run) -> bool:
-    """Whether it ended before the root ran: no earlier round came to one."""
-    scene.until(lambda: run.process.gone or scene.all("root"), "the end, or the root")
+def over_by_then(scene: Scene, run: Run, roots: int) -> bool:
+    """Whether it ended before the test heard of its root; `roots` were there before."""
+    scene.until(lambda: run.process.gone or len(scene.all("root")) > roots, "the end, or the root")
     return run.process.gone
 
 
 def test_the_front_is_killed_at_each_of_its_calls(scene: Scene) -> None:
-    before, lost = directories(), 0
+    lost = 0
     for k in range(1, 400):
+        roots = len(scene.all("root"))
         run, inject = start(scene, k, "kill")
-        if not over_by_then(scene, run):
-            run.process.signal(SIGTERM)
+        if not over_by_then(scene, run, roots):
+            ask_to_stop(scene, inject)
             break
         assert hit(inject) != END_OF_CALLS
         run.wait()
         # Once there is a guard, it ends what there is; before that nobody is left to do so.
         scene.hub.look(lambda: not scene.strangers(), f"nobody is left of call {k}")
-        left = directories() - before
         found = list(cgroups.find([record_of(run)]))
-        assert {Path(one.path) for one in found} == left, f"call {k}\n{run}"
+        assert {Path(one.path) for one in found} == directories(), f"call {k}\n{run}"
         for one in found:
             swept = cgroups.sweep(one)
-            assert (swept.removed, swept.killed) == (True, 0), swept.why
+            assert (swept.removed, swept.killed) == (True, 0), swept.why  # the guard ends a tree
             assert verdict_of(run) == "cgroup-removed"
         lost += len(found)
-        assert directories() == before
+        assert not directories()
         finish(scene, run)
     else:
         pytest.fail("the root never ran")
     assert lost >= 5, "from the call after mkdir to the fork of the guard"
     run.wait()
     scene.hub.look(lambda: not scene.strangers(), "nobody is left of the last")
-    assert directories() == before
+    assert not directories()
 
 
 _keeper_is_forked: list[int] = []
@@ -128,9 +130,7 @@ def started(scene: Scene) -> Iterator[SimpleNamespace]:
     pid = front_of(inject)
     assert pid is not None
     front = Process.of(scene.hub, pid, "front")
-    below = {Path(f"/proc/{one}/comm").read_text().strip(): one for one in children(pid)}
-    keeper = Process.of(scene.hub, below["lastout-keeper"], "keeper")
-    guard = Process.of(scene.hub, below["lastout-guard"], "guard")
+    keeper, guard = (below(scene, pid, name) for name in ("lastout-keeper", "lastout-guard"))
     yield SimpleNamespace(run=run, root=root, front=front, keeper=keeper, guard=guard)
     for process in (front, keeper, guard):
         process.close()

@@ -14,9 +14,8 @@ import pytest
 
 from harness import Scene
 from harness.harm import lose_both
-from harness.member import Process
 from harness.run import Run
-from harness.tiers import cgroup_of, needs_cgroup
+from harness.tiers import below, cgroup_of, needs_cgroup
 from lastout.evidence import journal
 from lastout.evidence.events import Note
 from lastout.recovery import cgroups
@@ -33,14 +32,7 @@ def record_of(run: Run) -> str:
 
 def lose_all_three(scene: Scene, run: Run) -> None:
     """The guard first, or it would do its work."""
-    front = run.front.pid
-    children = Path(f"/proc/{front}/task/{front}/children").read_text().split()
-    (guard,) = (
-        int(pid)
-        for pid in children
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "lastout-guard"
-    )
-    process = Process.of(scene.hub, guard, "guard")
+    process = below(scene, run.front.pid, "lastout-guard")
     run.front.signal(SIGSTOP)
     process.signal(SIGKILL)
     lose_both(run)

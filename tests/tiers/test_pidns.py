@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
@@ -61,6 +61,27 @@ def test_a_killed_init_takes_everything_along(scene: Scene) -> None:
     run.nobody_left()
     assert not run.all("root-exited"), "nobody saw the root's end, so nobody tells it"
     assert run.events[-1]["proof"] == "pidns"
+
+
+def test_an_init_that_is_stopped_still_reports_the_roots_end(scene: Scene) -> None:
+    run = scene.run("root ignore", "--contain", "pidns")
+    scene.member("root")
+    init = run.named("init")
+    init.signal(SIGSTOP)
+    init.wait_state("T")
+    run.signal(SIGTERM)
+    run.ends(signal=SIGTERM)
+    assert run.event("root-exited")["signal"] == "KILL"
+
+
+def test_it_ends_with_its_keeper_without_a_grace(scene: Scene) -> None:
+    run = scene.run("root note=TERM [daemon left ignore ]", "--contain", "pidns")
+    scene.member("root")
+    run.keeper.signal(SIGKILL)
+    run.wait()
+    run.nobody_left()
+    assert run.event("stop", trigger="peer-lost")["term_grace_ms"] == 0
+    assert scene.member("root").arrivals(SIGTERM) == 0
 
 
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
