@@ -26,10 +26,11 @@ class Serve:
         ready, theirs = os.pipe()
         self.log = state / "serve-test.log"
         state.mkdir(mode=0o700, exist_ok=True)
-        with open(self.log, "ab") as log:
+        # Whoever starts it may have left a descriptor open that is none of its work's business.
+        with open(self.log, "ab") as log, open(__file__, "rb") as stray:
             self.process = subprocess.Popen(
                 [sys.executable, str(HERE / "serve.py"), str(state), str(theirs), dies],
-                pass_fds=(theirs,),
+                pass_fds=(theirs, stray.fileno()),
                 stdin=subprocess.DEVNULL,
                 stderr=log,
             )

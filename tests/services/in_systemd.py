@@ -1,4 +1,4 @@
-"""Services under a real user manager of systemd, seen from inside of the room: STATE DIRECTORY.
+"""Services under a real manager of systemd, seen from inside of the room: MANAGER STATE DIRECTORY.
 
 Prints one JSON object with what was seen; the test outside judges it.
 """
@@ -26,7 +26,8 @@ BOUND = 30.0
 
 
 class Room:
-    def __init__(self, state: Path, directory: Path) -> None:
+    def __init__(self, state: Path, directory: Path, scope: str) -> None:
+        self.scope = scope
         self.services = Services(str(state))
         self.state = state
         self.directory = directory
@@ -60,7 +61,7 @@ class Room:
         due = time.monotonic() + BOUND
         while True:
             told = subprocess.run(
-                ["systemctl", "--user", "is-active", unit],
+                ["systemctl", self.scope, "is-active", unit],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -71,16 +72,17 @@ class Room:
 
 
 def main() -> None:
-    state, directory = Path(sys.argv[1]), Path(sys.argv[2])
+    manager, state, directory = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    scope = "--user" if manager == "systemd-user" else "--system"
     os.environ["XDG_RUNTIME_DIR"] = "/run/user/0"
-    room, seen = Room(state, directory), {}
+    room, seen = Room(state, directory, scope), {}
     services = room.services
     result = directory / "result.json"
-    seen["chosen"] = systemd.available("systemd-user")
-    services.add("job", room.held(), manager="systemd-user", timeout=60, result=str(result))
+    seen["chosen"] = systemd.choose() == manager
+    services.add("job", room.held(), manager=manager, timeout=60, result=str(result))
     unit = systemd.unit_path(str(state), "job")
     verify = subprocess.run(
-        ["systemd-analyze", "--user", "verify", unit], capture_output=True, text=True, check=False
+        ["systemd-analyze", scope, "verify", unit], capture_output=True, text=True, check=False
     )
     seen["verify"] = [verify.returncode, verify.stderr]
 
@@ -107,18 +109,17 @@ def main() -> None:
     seen["held"] = [done.code, done.ended_by, done.tree_gone, done.requested_by.get("run")]
     seen["result"] = json.loads(result.read_text())["activation"] == done.activation
 
-    # Nobody waits: the unit's own last step publishes.
-    services.start("job")
+    # Nobody waits or looks: the unit's own last step publishes.
+    begun_alone = services.start("job")
     room.wait_up()
     room.let_go()
     room.inactive()
-    known = services.status("job").found
-    assert known is not None
-    seen["published"] = completion.load(str(state), "job", known.activation.id) is not None
+    published = completion.load(str(state), "job", begun_alone.activation)
+    seen["published"] = published is not None
 
     # Asked for again and again, in whatever state the unit is at that moment.
     again = directory / "again"
-    services.add("quick", ["sh", "-c", f"echo x >>{again}"], manager="systemd-user")
+    services.add("quick", ["sh", "-c", f"echo x >>{again}"], manager=manager)
     codes = [services.run("quick", timeout=BOUND)[1].code for _ in range(3)]
     seen["again"] = [codes, len(again.read_text().splitlines())]
 
@@ -153,7 +154,7 @@ def main() -> None:
     services.start("job")
     room.wait_up()
     name = systemd.unit_name(str(state), "job")
-    subprocess.run(["systemctl", "--user", "stop", name], check=True)
+    subprocess.run(["systemctl", scope, "stop", name], check=True)
     done = services.wait("job", None, BOUND)
     seen["by_manager"] = [done.ended_by, done.reason, done.tree_gone]
 
@@ -175,7 +176,7 @@ def main() -> None:
     seen["runner"] = runner(room)
     services.remove("job")
     seen["removed"] = subprocess.run(
-        ["systemctl", "--user", "cat", name], capture_output=True, check=False
+        ["systemctl", scope, "cat", name], capture_output=True, check=False
     ).returncode
     print(json.dumps(seen))
 

@@ -12,8 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lastout.services import errors
+from harness.freezer import freezer
+from lastout.evidence.events import TreeUnproven
+from lastout.evidence.journal import read
+from lastout.leases import locks
+from lastout.services import errors, layout
 from lastout.services.activation import load
+from lastout.services.completion import load as load_completion
 from lastout.services.definition import load as definition_of
 from lastout.services.definition import store
 
@@ -47,14 +52,44 @@ def test_accepted_and_never_started_it_can_be_stopped(services, serve, work, wai
     with pytest.raises(errors.NoRoute):
         services.start("job")
     first.died()
-    status = services.status("job")
-    assert status.state in ("accepted", "starting")
+    assert services.status("job").state == "starting"
+    # A look keeps nobody from coming up: there is no newer epoch.
+    assert locks.epochs(layout.locks_directory(services.state, "job")) == [1]
     done = services.stop("job")
     assert (done.ended_by, done.failed, done.remaining) == ("owner", True, 0)
     serve()
     assert services.status("job").state == "ended"
     assert work.times == 0
     assert json.loads(work.result.read_text())["ended_by"] == "owner"
+
+
+@pytest.mark.root
+def test_nothing_is_published_before_the_tree_is_gone(services, serve, work, tmp_path, wait_bound):
+    """A member that cannot be killed now: the bound of the stop is over, and its keeper stays."""
+    serve()
+    before = f"setsid sh -c 'echo $$ >{tmp_path}/pid; read x <{work.directory}/never' &"
+    os.mkfifo(work.directory / "never")
+    budget = "codex-sdk"
+    services.add(
+        "job", work.held(before=f"{before} until [ -s {tmp_path}/pid ]; do :; done;"), budget=budget
+    )
+    begun = services.start("job")
+    work.wait_up()
+    with freezer() as frozen:
+        frozen.freeze(int((tmp_path / "pid").read_text()))
+        with pytest.raises(errors.StillWaiting):
+            services.stop("job")
+        status = services.status("job")
+        assert status.state == "running"
+        assert status.found is not None
+        record = status.found.activation.attempts[-1].record
+        assert any(isinstance(event, TreeUnproven) for event in read(record).events)
+        assert load_completion(services.state, "job", begun.activation) is None
+        again = services.start("job")
+        assert (again.activation, again.joined) == (begun.activation, True)
+        frozen.thaw()
+        done = services.wait("job", begun.activation, wait_bound)
+    assert (done.ended_by, done.tree_gone, done.remaining) == ("owner", True, 0)
 
 
 def test_the_deadline(services, serve, work, wait_bound):

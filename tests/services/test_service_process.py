@@ -81,6 +81,7 @@ def test_what_it_ignores_its_work_does_not(services, serve, tmp_path, wait_bound
     assert text.startswith("SigIgn:\t0000000000000000\n0027\n"), text
     assert "socket:" not in text
     assert "serve.lock" not in text
+    assert "conftest.py" not in text
 
 
 def test_a_damaged_definition_is_named_and_holds_nobody_up(services, serve, work, wait_bound):

@@ -41,6 +41,7 @@ def test_a_trigger_returns_at_once_and_the_completion_follows(services, serve, w
 def test_it_runs_in_nobodys_tree_with_its_own_environment(
     services, serve, work, monkeypatch, tmp_path, wait_bound
 ):
+    monkeypatch.setenv("SECRET_OF_THE_SERVICE_PROCESS", "x")
     server = serve()
     there = tmp_path / "there"
     there.mkdir()

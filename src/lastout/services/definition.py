@@ -120,11 +120,9 @@ def account_of(definition: Definition) -> Account:
             raise ServiceError(sentences.no_account("group", definition.group)) from None
     told = Account(name=user.pw_name, home=user.pw_dir, shell=user.pw_shell)
     if uid != 0:
-        if user.pw_uid != uid or gid not in (os.getgid(), *os.getgroups()):
+        if user.pw_uid != uid or gid != os.getgid():
             raise ServiceError(sentences.not_root(definition.group or user.pw_name))
-        if gid == os.getgid():
-            return told
-        raise ServiceError(sentences.not_root(definition.group or user.pw_name))
+        return told
     groups = tuple(sorted({gid, *os.getgrouplist(user.pw_name, gid)}))
     return Account(user.pw_uid, gid, groups, user.pw_name, user.pw_dir, user.pw_shell)
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import getpass
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,27 +10,20 @@ from typing import Final
 
 import msgspec
 
-from lastout.graces import resolve
 from lastout.identity import take
-from lastout.jobs.files import now, replace, sync_directory
+from lastout.jobs.files import now, replace
 from lastout.services import activation as activations
-from lastout.services import begin, layout, sentences, steps, systemd, waiting, wire
+from lastout.services import begin, layout, provision, sentences, steps, systemd, waiting, wire
 from lastout.services.above import run_above
 from lastout.services.activation import Activation, Asker, StopAsked
 from lastout.services.completion import Completion
-from lastout.services.definition import (
-    VERSION,
-    Definition,
-    account_of,
-    load,
-    store,
-    token_digest,
-)
-from lastout.services.errors import NameTaken, NoRoute, NotItsOwner, NotRunning, ServiceError
+from lastout.services.definition import VERSION, Definition, load
+from lastout.services.errors import NoRoute, NotRunning, ServiceError
+from lastout.services.provision import owner_asks
 from lastout.services.steps import RETRY, Found, State
 from lastout.services.wire import Connection
 from lastout.state import locate
-from lastout.supervisor import plain_argv, seconds
+from lastout.supervisor import plain_argv
 
 __all__ = ["Begun", "Services", "Status", "open_services"]
 
@@ -42,8 +31,6 @@ NOT_NOW: Final = 75
 """The exit status of a unit's first step that could not be taken (EX_TEMPFAIL of sysexits.h)."""
 
 REASONS: Final = ("abort", "shutdown", "completion")
-
-_BASE_ENV = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +96,12 @@ class Services:
         NameTaken, NotItsOwner, NoRoute, ServiceError for an account that cannot be, ValueError,
         OSError; then nothing was written.
         """
-        layout.check_name(name)
-        words = plain_argv(argv)
-        there = os.path.exists(os.path.join(layout.service_directory(self.state, name), "steps"))
-        before = load(self.state, name) if there and name in layout.names(self.state) else None
-        self._owner_asks("adding a service", before, token)
-        if before is not None and not replace:
-            raise NameTaken(sentences.taken(name))
-        base = {key: os.environ[key] for key in _BASE_ENV if key in os.environ}
-        token = secrets.token_hex(16) if before is None or token is None else token
-        definition = Definition(
+        wanted = Definition(
             version=VERSION,
-            name=name,
-            argv=tuple(words),
+            name=layout.check_name(name),
+            argv=tuple(plain_argv(argv)),
             cwd=os.path.abspath(cwd or os.getcwd()),
-            env={**base, **(env or {})},
+            env=provision.environment(env or {}),
             manager=systemd.choose() if manager == "auto" else manager,
             user=user,
             group=group,
@@ -131,32 +109,11 @@ class Services:
             result=os.path.abspath(result) if result else None,
             budget=budget,
             contain=contain,
-            umask=_umask(),
+            umask=provision.umask(),
             keep=keep,
-            token_sha256=token_digest(token),
             added_at=now(),
         )
-        _check(definition)
-        fresh = not os.path.isdir(layout.service_directory(self.state, name))
-        layout.make(self.state, name)
-        try:
-            with layout.alone(self.state, name):
-                if before is None and name in layout.names(self.state):
-                    raise NameTaken(sentences.taken(name))  # somebody was faster
-                if before is not None and before.manager != definition.manager:
-                    self._refuse_live(name)
-                    _unlink(self.state, before)
-                if definition.manager != "lastout":
-                    systemd.install(self.state, definition)
-                store(self.state, definition)
-                sync_directory(layout.services_directory(self.state))
-        except NameTaken:
-            raise
-        except BaseException:
-            if fresh:
-                shutil.rmtree(layout.service_directory(self.state, name), ignore_errors=True)
-            raise
-        return token
+        return provision.add(self.state, wanted, replacing=replace, token=token)
 
     def stop(
         self,
@@ -175,13 +132,15 @@ class Services:
         if reason not in REASONS:
             raise ValueError(f"the reason is one of {', '.join(REASONS)}, not {reason!r}")
         definition = load(self.state, name)
-        self._owner_asks("stopping a service", definition, token)
+        owner_asks("stopping a service", definition, token)
         with layout.alone(self.state, name):
-            found = self._live(name)
+            found = provision.live(self.state, name)
             if found is None:
                 raise NotRunning(sentences.not_running(name))
             one = found.activation
-            said = StopAsked(version=VERSION, reason=reason, by=by or _user(), at=now())
+            said = StopAsked(
+                version=VERSION, reason=reason, by=by or provision.user_name(), at=now()
+            )
             directory = layout.activation_directory(self.state, name, one.id)
             replace(os.path.join(directory, "stop.json"), msgspec.json.encode(said) + b"\n")
             found = steps.settle(self.state, one, fence=True)
@@ -196,16 +155,7 @@ class Services:
 
         Raises AlreadyRunning while one is under way, NotItsOwner, NoSuchService, OSError.
         """
-        definition = load(self.state, name)
-        self._owner_asks("removing a service", definition, token)
-        with layout.alone(self.state, name):
-            self._refuse_live(name)
-            _unlink(self.state, definition)
-            directory = layout.service_directory(self.state, name)
-            # First the file that makes it a service: a removal that is cut short leaves no half one.
-            os.unlink(os.path.join(directory, "definition.json"))
-            shutil.rmtree(directory, ignore_errors=True)
-            sync_directory(layout.services_directory(self.state))
+        provision.remove(self.state, name, token)
 
     # --- anybody's ------------------------------------------------------------------------------
 
@@ -349,93 +299,9 @@ class Services:
                 time.sleep(RETRY)
             systemd.start(self.state, status.definition)
 
-    def _live(self, name: str) -> Found | None:
-        for one in activations.open_ones(self.state, name):
-            found = steps.settle(self.state, one)
-            if found.state is not State.ENDED:
-                return found
-        return None
-
-    def _refuse_live(self, name: str) -> None:
-        from lastout.services.errors import AlreadyRunning
-
-        found = self._live(name)
-        if found is not None:
-            one = found.activation.id
-            raise AlreadyRunning(sentences.already_running(name, one), one)
-
     def _newest(self, name: str) -> Activation:
         load(self.state, name)
         one = activations.newest(self.state, name)
         if one is None:
             raise NotRunning(f"{name!r} was never started")
         return one
-
-    def _owner_asks(self, what: str, definition: Definition | None, token: str | None) -> None:
-        """Members of a run are not the owner, unless they have its token."""
-        if token is not None and definition is not None:
-            if not secrets.compare_digest(token_digest(token), definition.token_sha256):
-                raise NotItsOwner("this is not the token of the service's owner")
-            return
-        run = run_above()
-        if run is not None:
-            raise NotItsOwner(sentences.member_asks(what, run))
-
-
-def _check(definition: Definition) -> None:
-    """Whatever can be known to fail is refused when it is provisioned, not when it is needed."""
-    if definition.timeout_s is not None:
-        seconds("the deadline", definition.timeout_s)
-        if not definition.timeout_s:
-            raise ValueError("a deadline of 0 s leaves no time for anything; leave it out")
-    resolve(definition.budget)
-    if definition.manager not in ("lastout", "systemd", "systemd-user"):
-        raise ValueError(f"there is no manager {definition.manager!r}")
-    if definition.contain not in ("subreaper", "cgroup", "pidns"):
-        raise ValueError(f"there is no tier {definition.contain!r}")
-    if definition.keep < 1:
-        raise ValueError("at least 1 completed activation is kept")
-    if definition.user and os.getuid() != 0 and definition.user != _user():
-        raise ServiceError(sentences.not_root(definition.user))
-    account_of(definition)
-    if not os.path.isdir(definition.cwd):
-        raise FileNotFoundError(2, "the service's directory is not there", definition.cwd)
-    path = definition.env.get("PATH")
-    program = definition.argv[0]
-    found = shutil.which(
-        os.path.join(definition.cwd, program) if "/" in program else program, path=path
-    )
-    if found is None:
-        raise ServiceError(sentences.no_program(program, path))
-    if definition.result is not None:
-        place = os.path.dirname(definition.result)
-        if not os.path.isdir(place):
-            raise ServiceError(sentences.result_directory(definition.result, "no such directory"))
-        if os.path.isdir(definition.result):
-            raise ServiceError(sentences.result_directory(definition.result, "it is a directory"))
-
-
-def _unlink(state: str, definition: Definition) -> None:
-    if definition.manager == "lastout":
-        return
-    if not systemd.available(definition.manager):
-        raise NoRoute(f"{definition.manager} does not answer, so its unit cannot be removed")
-    systemd.remove(state, definition)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(systemd.unit_path(state, definition.name))
-
-
-def _umask() -> int:
-    """This process's file mode mask, read without touching it (proc_pid_status(5))."""
-    with open("/proc/self/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"Umask:"):
-                return int(line[6:], 8)
-    return 0o077
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
