@@ -45,3 +45,13 @@ def connect(tmp_path: Path, state: Path) -> Iterator[Callable[..., Client]]:
     yield start
     for client in made:
         client.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One server for tests that leave nothing in it."""
+    directory = tmp_path_factory.mktemp("shared")
+    client = Client(directory / "state", cwd=directory)
+    client.start()
+    yield client
+    client.close()

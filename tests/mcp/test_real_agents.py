@@ -101,28 +101,33 @@ def test_one_asks_the_other_and_finds_what_failed(rig, asker):
     assert jobs.open_jobs(rig.state).get("b").status().taken == (1,)
 
 
-@pytest.mark.parametrize("choice", ["allow", "deny"])
+@pytest.mark.parametrize("choice", ["allow", "no"])
 async def test_an_approval_reaches_the_asker_and_is_answered(rig, asker, choice):
     other = OTHER[asker]
     options, how = ASKS[other]
     mark = rig.directory / "mark"
+    # Codex offers no refusal here after which the turn goes on.
+    said = choice if choice == "allow" else {"codex": "cancel", "claude": "deny"}[other]
     play(
         rig,
-        touch=[{"shell": f"touch {mark}", **how}, {"text": "touched"}],
+        touch=[{"shell": f"touch {mark}", **how}, {"text": "after it"}],
         ask=[
             mcp("ask_agent", agent=other, prompt="[[touch]]", name="a", **options),
-            mcp("job_answer", job="a", choice=choice),
+            mcp("job_answer", job="a", choice=said),
             {"text": "done"},
         ],
     )
     async with open_host(state=rig.state) as host:
         await says(await asked(host, rig, asker), "[[ask]]")
-    print(rig.told("ask"))
     asking, answered = rig.told("ask")
     (question,) = asking["questions"]
     assert (asking["state"], f"touch {mark}" in question["prompt"]) == ("running", True)
+    assert said in {one["meaning"] for one in question["choices"]}
     assert (answered["state"], mark.exists()) == ("ended", choice == "allow")
-    assert answered["result"]["answer"] == "touched"
+    if said == "cancel":
+        assert (answered["failed"], answered["result"]["status"]) == (True, "interrupted")
+    else:
+        assert answered["result"]["answer"] == "after it"
 
 
 @pytest.mark.parametrize("victim", ["server", "client"])
