@@ -229,7 +229,8 @@ static bool pinned_in_place(const struct member *m)
     return again.ppid == m->ppid && read_member(m->ppid, &parent) && parent.id.start == m->parent_start;
 }
 
-/* Own children need no pin: nobody else can reap them, so their numbers stay theirs. */
+/* Own children need no pin: nobody else can reap them, so their numbers stay theirs. The first signal is what is told: whoever
+ * died of it, and was reaped by its parent before the next one, was signalled. */
 int signal_member(const struct member *m, const int *signals, int count)
 {
     int error = 0, pidfd = -1;
@@ -239,7 +240,10 @@ int signal_member(const struct member *m, const int *signals, int count)
         if (!pinned_in_place(m)) error = ESRCH;
     }
     for (int i = 0; i < count && !error; i++)
-        if (pidfd_signal(pidfd, m->id.pid, signals[i])) error = errno;
+        if (pidfd_signal(pidfd, m->id.pid, signals[i])) {
+            if (!i || errno != ESRCH) error = errno;
+            break;
+        }
     if (pidfd >= 0) close(pidfd);
     return error;
 }

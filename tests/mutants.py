@@ -217,6 +217,8 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _OTH + "a_stop_takes_over"),
     ("others.c", "if (!why) walk_tree(remaining_one, NULL, WALK_LIVING);", "",
      _OTH + "who_cannot_be_killed_is_named"),
+    ("proc.c", "if (!i || errno != ESRCH) error = errno;", "error = errno;",
+     _OTH + "who_dies_of_the_first_signal_was_stopped"),
     ("tree_linux.c", "if (*(bool *)data && m->id.pid == run.board->root.pid) return;", "",
      _OTH + "everybody_but_the_root"),
     ("control.c", "if (!discarding) error_line(\"a command is at most 4096 bytes\");", "",

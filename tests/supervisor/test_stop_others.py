@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Any
@@ -159,6 +161,26 @@ def test_forking_faster_than_one_can_list(scene: Scene, loops: int, hop_us: int)
     assert others_of(run) == []
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("chrt") is None, reason="chrt (util-linux) is not installed")
+def test_who_dies_of_the_first_signal_was_stopped(scene: Scene) -> None:
+    # On one processor, and ahead of the supervisor: each is dead, and reaped by its parent, before
+    # the supervisor comes to its second signal.
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        script = "trap : TERM; sleep 301 & sleep 302 & echo up; while :; do wait; done"
+        run = scene.run(["chrt", "-f", "10", "sh", "-c", script], control=True, graces=PLENTY)
+        scene.until(lambda: "up" in run.output_text(), "the tools")
+        told = asked(run)
+    finally:
+        os.sched_setaffinity(0, before)
+    assert (told["stopped_count"], len(told["stopped"])) == (2, 2)
+    assert run.event("signalled", signal="TERM")["failed"] == 0
+    run.command(cmd="stop", grace_ms=0)
+    run.ends(signal=SIGKILL)
 
 
 def test_a_stop_takes_over(scene: Scene) -> None:
