@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,44 @@ def test_a_reboot_ends_what_ran_and_starts_what_was_accepted(services, serve, wo
     done = services.wait("job", begun.activation, wait_bound)
     assert (done.ended_by, done.reason, done.failed) == ("reboot", "lost", True)
     assert work.times == 1
+
+
+@pytest.mark.parametrize("dies", ["os.rename@.new+", "os.posix_spawn@"])
+def test_a_caller_that_waits_hears_that_nobody_starts_it(services, serve, work, wait_bound, dies):
+    first = serve(dies)
+    services.add("job", work.quick())
+    with pytest.raises(errors.NoRoute):
+        services.run("job")
+    first.died()
+    [one] = ids(services.state, "job")
+    with pytest.raises(errors.StillWaiting, match="lastout service serve"):
+        services.wait("job", one)
+    serve()
+    assert services.wait("job", one, wait_bound).code == 0
+
+
+@pytest.mark.root
+def test_a_caller_that_may_only_read_is_told_all_the_same(services, serve, work, wait_bound):
+    """In a sandbox: it can connect, and read, and write nothing."""
+    serve()
+    services.add("job", work.held(after="exit 6"))
+    program = (
+        "import sys; from lastout.services.store import Services\n"
+        "begun, done = Services(sys.argv[1]).run('job', timeout=30)\n"
+        "print(done.code)\n"
+    )
+    script = 'mount --bind "$2" "$2" && mount -o remount,ro,bind "$2" && exec "$0" -c "$1" "$2"'
+    caller = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", script, sys.executable, program, services.state],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        work.wait_up()
+        work.let_go()
+    finally:
+        out, err = caller.communicate(timeout=wait_bound)
+    if "mount" in err or "unshare" in err:
+        pytest.skip(err)
+    assert out == "6\n", err

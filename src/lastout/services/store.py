@@ -283,7 +283,7 @@ class Services:
         by = Asker(pid=me.pid, start=me.start, uid=os.getuid(), run=run_above())
         with layout.alone(self.state, name):
             accepted = begin.accept(self.state, definition, by, new=new, request=request)
-        if accepted.found.state is State.ACCEPTED:
+        if accepted.found.state in (State.ACCEPTED, State.STARTING):
             systemd.start(self.state, definition)
         return Begun(name, accepted.activation.id, accepted.joined, accepted.found.state.value)
 
@@ -294,7 +294,8 @@ class Services:
         step could not be taken (a full disk), the next one is not tried at once.
         """
         status = self.status(name)
-        if status.found is not None and status.found.state is State.ACCEPTED:
+        # What seems to be starting is not: the process that would have is the one that has ended.
+        if status.found is not None and status.found.state in (State.ACCEPTED, State.STARTING):
             if os.environ.get("EXIT_STATUS") == str(NOT_NOW):
                 time.sleep(RETRY)
             systemd.start(self.state, status.definition)

@@ -10,9 +10,11 @@ import contextlib
 import os
 import select
 import time
+from errno import EACCES, EPERM, EROFS
 
 from lastout import identity
 from lastout.evidence.watch import Watch
+from lastout.recovery.supervisors import START_BOUND
 from lastout.services import activation as activations
 from lastout.services import completion as completions
 from lastout.services import layout, steps
@@ -50,26 +52,33 @@ def wait(
     goes away. Raises StillWaiting; the activation is as it was.
     """
     due = None if timeout is None else time.monotonic() + timeout
-    directory = layout.activation_directory(state, name, activation)
     with Watch() as watch, contextlib.ExitStack() as held:
-        watch.add(directory)
+        watch.add(layout.activation_directory(state, name, activation))
         known: dict[int, int] = {}
         lost = connection is None
+        starting: float | None = None
         while True:
             again: float | None = None
+            problem = "it goes on"
             try:
                 found = look(state, name, activation)
-            except (Busy, PermissionError):
+            except (Busy, OSError) as error:
                 done = completions.load(state, name, activation)
                 if done is not None:
                     return done
-                again = _AGAIN
+                problem = f"it cannot be settled from here: {error}"
+                again = _again(error)
             else:
                 if found.completion is not None:
                     return found.completion
-                _check(name, found, lost)
-                if found.state is State.STARTING and found.activation.attempts:
+                if found.state is State.STARTING:
+                    starting = starting or time.monotonic()
+                    again = START_BOUND
                     watch.add(os.path.dirname(found.activation.attempts[-1].record))
+                else:
+                    starting = None
+                stuck = starting is not None and time.monotonic() - starting >= START_BOUND
+                _check(name, found, lost and (stuck or found.state is State.ACCEPTED))
                 for one in found.supervisors:
                     if one.pid not in known:
                         with contextlib.suppress(OSError, identity.IdentityUnknown):
@@ -79,7 +88,7 @@ def wait(
                     again = _AGAIN  # both ended between two looks
             left = None if due is None else due - time.monotonic()
             if left is not None and left <= 0:
-                raise StillWaiting(f"{name} {activation} is not over yet; it goes on")
+                raise StillWaiting(f"{name} {activation} is not over yet; {problem}")
             wanted = [each for each in (left, again) if each is not None]
             ready = _sleep(watch, known, None if lost else connection, min(wanted, default=None))
             if connection is not None and connection.fileno() in ready:
@@ -89,11 +98,19 @@ def wait(
                     known[pid] = -1  # gone: seen once
 
 
-def _check(name: str, found: Found, lost: bool) -> None:
+def _again(error: Exception) -> float | None:
+    """When to look again by oneself; None where only others can publish, and the file tells it."""
+    if isinstance(error, Busy):
+        return _AGAIN
+    forbidden = isinstance(error, OSError) and error.errno in (EACCES, EPERM, EROFS)
+    return None if forbidden else steps.RETRY
+
+
+def _check(name: str, found: Found, not_started: bool) -> None:
     one = found.activation.id
     if found.state is State.UNPROVEN and found.verdict is not None:
         raise StillWaiting(f"{name} {one}: {found.verdict.sentence}; nothing is published")
-    if found.state is State.ACCEPTED and lost and found.activation.definition.manager == "lastout":
+    if not_started and found.activation.definition.manager == "lastout":
         raise StillWaiting(
             f"{name} {one} is accepted and not started: the service process has ended; it starts "
             "when its owner runs `lastout service serve` again"
