@@ -34,6 +34,7 @@ def runners_end(state: str, before: set[Identity]) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
         os.close(fd)
     for stat in leftovers.living(before):
-        if "lastout.jobs.runner" in command_line(stat.pid):
+        words = command_line(stat.pid)
+        if not words or "lastout.jobs.runner" in words:  # one that is exiting has none any more
             with contextlib.suppress(ProcessLookupError):
                 wait_dead(take(stat.pid), PATIENCE)

@@ -18,7 +18,8 @@ _LAST_EVENT = 1.0
 """Seconds: how long the feed's last line may come after the result, which is durable before it."""
 
 _STALLED = 1.0
-"""Seconds between two looks at a job that lost its runner and cannot be recovered from here."""
+"""Seconds between two looks at a job that lost its runner and cannot be recovered from here, or
+while somebody has a slot who has not said who he is (his starter was killed)."""
 
 
 class Awaited:
@@ -35,6 +36,7 @@ class Awaited:
         self._waiting = Waiting(self._directory)
         self._last_seen_at: float | None = None
         self._stalled = False
+        self._nameless = False
         self._see_to_it()
         self.arm()
 
@@ -99,15 +101,21 @@ class Awaited:
     def arm(self) -> None:
         """Watch whoever has to do with the job now."""
         stored = reading.stored(self._state, self._job)
+        self._nameless = False
         if stored is not None:
             self._waiting.watch([stored.runner])
             return
-        with door.door(self._state):
-            runners = [slot.runner for slot in door.slots(self._state)]
-        before = set(self._waiting.gone)
-        self._waiting.watch(runners)
-        if self._waiting.gone - before:
+        # Whoever has a slot may be the one that takes this job next. One that has ended, or nobody
+        # at all, means that a runner is due, and then it is that one who is to be watched.
+        for _ in range(2):
+            with door.door(self._state):
+                runners = [slot.runner for slot in door.slots(self._state)]
+            gone = bool(self._waiting.gone)
+            self._waiting.watch(runners)
+            if runners and not gone and not self._waiting.gone:
+                break
             self._see_to_it()
+        self._nameless = not runners or None in runners
 
     def _recover_due(self) -> bool:
         """Whether the job's own runner is gone, and what it left is ours to see to."""
@@ -120,7 +128,7 @@ class Awaited:
         left = None if self._due is None else self._due - time.monotonic()
         for seconds in (
             _LAST_EVENT if self._last_seen_at is not None else None,
-            _STALLED if self._waiting.gone else None,
+            _STALLED if self._waiting.gone or self._nameless else None,
         ):
             if seconds is not None:
                 left = seconds if left is None else min(left, seconds)

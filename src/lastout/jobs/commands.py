@@ -75,6 +75,7 @@ class _Watched:
         self._captures: dict[int, tuple[str, Capture]] = {}
         self._done: dict[str, Capture] = {}
         self._lines: list[Event] = []
+        self._names: dict[int, str] = {}
         self._cancel: Cancel | None = None
         self._look_at: float | None = None
         self._kill_at: float | None = None
@@ -239,7 +240,7 @@ class _Watched:
         for request in self._desk.requests():
             if isinstance(request, Cancel):
                 if request.grace == 0:
-                    self._found(held.below(self._supervised.supervisors))
+                    self._found(self._look_below())
                 self._cancel = self._cancel or request
                 self._supervised.stop(request.reason, request.by, request.grace)
 
@@ -250,11 +251,17 @@ class _Watched:
             return
         assert self._supervised is not None
         assert self._kill_at is not None
-        found = held.below(self._supervised.supervisors)
+        found = self._look_below()
         if time.monotonic() <= self._kill_at or not self._desk.locks:
             self._found(found)
         again = self._kill_at - _BEFORE_KILL
         self._look_at = again if now < again else None
+
+    def _look_below(self) -> list[HeldLock]:
+        assert self._supervised is not None
+        below = held.members(self._supervised.supervisors)
+        self._names |= dict(below)
+        return held.of_processes(below)
 
     def _found(self, found: list[HeldLock]) -> None:
         self._desk.locks = dict.fromkeys(found)
@@ -286,6 +293,7 @@ class _Watched:
             cancel=self._cancel or _cancelled(self._desk),
             timeout=self._work.timeout,
             locks=found,
+            names=self._names,
         )
         captures = {**dict(self._captures.values()), **self._done}
         kept = {stream: capture.close() for stream, capture in captures.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lastout.evidence.events import (
     Event,
@@ -24,6 +24,13 @@ from lastout.outcome import Outcome, decide
 __all__ = ["killed_locks", "lost", "names", "of_command"]
 
 
+_TRIGGERS = {
+    "peer-lost": "one of its supervisors was killed",
+    "owner-died": "its runner was gone",
+    "owner-hung-up": "its runner was gone",
+}
+
+
 def of_command(
     outcome: Outcome,
     events: Iterable[Event],
@@ -31,6 +38,7 @@ def of_command(
     cancel: Cancel | None,
     timeout: float | None,
     locks: tuple[HeldLock, ...],
+    names: Mapping[int, str] | None = None,
 ) -> Result:
     """The result of a command whose run is over (`turn` and the like are filled in later)."""
     lines = list(events)
@@ -42,7 +50,8 @@ def of_command(
     if why == "timeout":
         reasons.append(sentences.timed_out(timeout))
     elif why != "completion":
-        reasons.append(sentences.cancelled(by))
+        asked = cancel is not None or (outcome.stop is not None and outcome.stop.by)
+        reasons.append(sentences.cancelled(by) if asked else sentences.stopped(by))
     elif code != 0:
         reasons.append(sentences.ended_with(code, signal))
     if count != 0:
@@ -58,7 +67,7 @@ def of_command(
         ended_by=by,
         code=code,
         signal=signal,
-        stopped=_stopped(outcome, lines),
+        stopped=_stopped(outcome, lines, names),
         stopped_count=_stopped_count(outcome, lines),
         remaining=tuple(Process.of(one) for one in outcome.remaining),
         remaining_count=count,
@@ -137,7 +146,7 @@ def _why(outcome: Outcome, lines: list[Event], cancel: Cancel | None) -> tuple[W
         return cancel.reason, cancel.by
     if stop.reason == "shutdown":
         return "shutdown", stop.by
-    return "abort", stop.by or _sender(lines) or f"somebody ({stop.trigger})"
+    return "abort", stop.by or _sender(lines) or _TRIGGERS.get(stop.trigger, stop.trigger)
 
 
 def _sender(lines: list[Event]) -> str | None:
@@ -164,8 +173,10 @@ def _remaining(outcome: Outcome, lines: list[Event]) -> int | None:
     return len(outcome.remaining) or None
 
 
-def _stopped(outcome: Outcome, lines: list[Event]) -> tuple[Process, ...]:
-    told = names(lines)
+def _stopped(
+    outcome: Outcome, lines: list[Event], seen: Mapping[int, str] | None = None
+) -> tuple[Process, ...]:
+    told = {**(seen or {}), **names(lines)}
     return tuple(Process.of(one, told.get(one.pid, "")) for one in outcome.stopped)
 
 

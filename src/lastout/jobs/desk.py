@@ -36,6 +36,8 @@ class Desk:
         self.directory = layout.job_directory(state, spec.id)
         self.me = Process.of(take(os.getpid()))
         self.stored = stored or Stored(version=VERSION, state="queued")
+        self.before = self.stored.runner or self.me
+        """Who had the job before, where that was another."""
         self.stored.runner = self.me
         self.ended = False
         """A final result has been published."""

@@ -13,20 +13,20 @@ from lastout import tree
 from lastout.identity import Alive, ProcessIdentity, still_alive
 from lastout.jobs.result import HeldLock
 
-__all__ = ["below", "of_processes", "of_record"]
+__all__ = ["members", "of_processes", "of_record"]
 
 _MOST_PROCESSES = 1024
 _MOST_LOCKS = 256
 
 
-def below(supervisors: Iterable[ProcessIdentity]) -> list[HeldLock]:
-    """The locks of everything below these supervisors, their own left out."""
+def members(supervisors: Iterable[ProcessIdentity]) -> list[tuple[int, str]]:
+    """Pid and name of everything below these supervisors."""
     alive = [one.pid for one in supervisors if still_alive(one) is Alive.YES]
     try:
-        members = tree.below(alive, without=alive)
+        found = tree.below(alive, without=alive)
     except OSError:
         return []
-    return of_processes((one.pid, one.stat.name) for one in members[:_MOST_PROCESSES])
+    return [(one.pid, one.stat.name) for one in found[:_MOST_PROCESSES]]
 
 
 def of_record(record: str) -> list[HeldLock]:
@@ -34,10 +34,10 @@ def of_record(record: str) -> list[HeldLock]:
     from lastout.recovery import case
 
     known = case.read(case.of_record(record))
-    return below(one for one in (known.keeper, known.front) if one is not None)
+    return of_processes(members(one for one in (known.keeper, known.front) if one is not None))
 
 
-def of_processes(members: Iterable[tuple[int, str]]) -> list[HeldLock]:
+def of_processes(processes: Iterable[tuple[int, str]]) -> list[HeldLock]:
     """The locks that these processes hold: by their descriptors, or by the kernel's own table."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as file:
@@ -47,7 +47,7 @@ def of_processes(members: Iterable[tuple[int, str]]) -> list[HeldLock]:
     if not table:
         return []
     found: dict[HeldLock, None] = {}
-    for pid, name in members:
+    for pid, name in processes:
         locks = _by_descriptors(pid, name)
         if locks is None:
             locks = [one for line in table if (one := _parsed(line, pid, name, None, own=True))]

@@ -21,6 +21,9 @@ from lastout.jobs.desk import Desk
 from lastout.jobs.errors import JobsError
 from lastout.jobs.result import Process, Result
 from lastout.jobs.spec import Command
+from lastout.leases import locks
+from lastout.leases.model import Holder
+from lastout.leases.store import Store
 from lastout.outcome import Outcome, decide
 from lastout.recovery import act
 from lastout.recovery import case as cases
@@ -74,24 +77,30 @@ def conclude_runs(desk: Desk, reason: str | None) -> Result:
     proven = True
     outcome: Outcome | None = None
     lines: list[Event] = []
+    leases = _leases(desk.state)
     for run in desk.stored.runs:
         record = desk.stored.record if run == desk.stored.run else None
         record = record or states.record_file(run, desk.state)
         desk.locks_of(run, record)
-        found = act.recover(_case(desk, run, record), asker=Asker(stop=True))
+        case = _case(desk, run, record, leases)
+        found = act.recover(case, asker=Asker(stop=True), store=leases)
         lines = []
         with contextlib.suppress(OSError):
             lines = list(journal.read(record).events)
         outcome = decide(lines, run=run, record=record)
         verdict = found.verdict
-        proven &= outcome.tree_gone or (
-            verdict is not None
-            and (verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty")))
+        proven &= (
+            outcome.tree_gone
+            or (case.holder is None and not os.path.exists(record))  # its start had not begun
+            or (
+                verdict is not None
+                and (verdict.kind == "exited" or bool(verdict.evidence.get("tree_empty")))
+            )
         )
-    locks = tuple(desk.locks)
+    held = tuple(desk.locks)
     if reason is None and outcome is not None and isinstance(desk.spec.work, Command):
         return conclude.of_command(
-            outcome, lines, cancel=None, timeout=desk.spec.work.timeout, locks=locks
+            outcome, lines, cancel=None, timeout=desk.spec.work.timeout, locks=held
         )
     desk.locks = {}
     return conclude.lost(
@@ -99,14 +108,33 @@ def conclude_runs(desk: Desk, reason: str | None) -> Result:
         lines,
         reason=reason or sentences.RUNNER_LOST,
         proven=proven,
-        locks=locks,
+        locks=held,
     )
 
 
-def _case(desk: Desk, run: str, record: str) -> Case:
+def _case(desk: Desk, run: str, record: str, leases: Store | None) -> Case:
+    """What is known of a run before anybody looks: of which boot it is, and which lock was its own.
+
+    A command's lock lies with its job. An agent's run was begun under a lease; where that is not
+    its own any more, it was settled.
+    """
     if isinstance(desk.spec.work, Command):
-        return Case(run, record, epoch=1, folder=os.path.join(desk.directory, layout.RUN))
+        folder = os.path.join(desk.directory, layout.RUN)
+        holder = Holder(run, record, boot_id=desk.before.boot_id, owner=desk.before.identity)
+        return Case(run, record, holder, epoch=1, folder=folder)
+    for lease in leases.leases() if leases is not None else ():
+        if lease.holder is not None and lease.holder.run == run:
+            return cases.of_lease(lease, locks.directory(desk.state, lease.key))
     return cases.of_record(record)
+
+
+def _leases(state: str) -> Store | None:
+    """The lease store, or None where nobody ever had a lease: looking must not make one."""
+    if not os.path.exists(os.path.join(state, "leases.sqlite3")):
+        return None
+    from lastout.sole_writer import open_store
+
+    return open_store(state)
 
 
 def _recover(state: str, job: str) -> Recovered | None:

@@ -14,8 +14,10 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from lastout.identity import take
 from lastout.jobs import door, layout, queue, sentences
 from lastout.jobs.errors import NoRoute
+from lastout.jobs.result import Process
 from lastout.proctable import read_stat
 
 __all__ = [
@@ -31,7 +33,7 @@ _BOOT: Final = (
     "import sys; p = sys.argv.pop(1); p in sys.path or sys.path.insert(0, p); "
     "from lastout.jobs.runner import main; main(sys.argv[1:])"
 )
-_AWAY: Final = '"$@" </dev/null >/dev/null 2>>"$0" &'
+_AWAY: Final = '"$@" </dev/null >/dev/null 2>>"$0" & echo $!'
 _KEPT: Final = frozenset({
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
     "XDG_RUNTIME_DIR", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
@@ -134,10 +136,10 @@ def _spawn(state: str, number: int, fd: int) -> None:
         if os.stat(log).st_size > _MOST_LOG:
             os.truncate(log, 0)
     door.note_slot(fd)
-    subprocess.run(
+    done = subprocess.run(
         ["/bin/sh", "-c", _AWAY, log, *runner_argv("run", state, str(number), str(fd))],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=state,
         env={name: value for name, value in os.environ.items() if name in _KEPT},
@@ -146,6 +148,10 @@ def _spawn(state: str, number: int, fd: int) -> None:
         check=False,
         umask=0o077,
     )
+    # Who waits for a job that is still queued watches its runner from the beginning. The runner
+    # itself writes into its slot only behind the door, which is ours.
+    with contextlib.suppress(OSError, ValueError):
+        door.note_slot(fd, runner=Process.of(take(int(done.stdout))))
 
 
 def _lost(state: str) -> int:

@@ -14,7 +14,6 @@ __all__ = [
     "SERVE_INSIDE",
     "already_answered",
     "another_boot",
-    "asked_to_end",
     "cancelled",
     "damaged",
     "ended",
@@ -36,6 +35,7 @@ __all__ = [
     "served",
     "short_of_room",
     "still_running",
+    "stopped",
     "taken_by",
     "timed_out",
     "too_many",
@@ -164,10 +164,9 @@ def ended_with(code: int | None, signal: int | None) -> str:
     return "how it ended is not known" if code is None else f"it ended with status {code}"
 
 
-def asked_to_end(trigger: str, reason: str | None, by: str | None) -> str:
-    """Who stopped it."""
-    who = f" by {by}" if by else ""
-    return f"it was stopped{who} ({reason or trigger})"
+def stopped(by: str | None) -> str:
+    """For a stop that nobody asked a job for."""
+    return f"it was stopped: {by}" if by else "it was stopped"
 
 
 def cancelled(by: str | None) -> str:
