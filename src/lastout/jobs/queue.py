@@ -118,6 +118,7 @@ def serve_next(state: str, waiting: Iterable[Entry]) -> Iterator[Entry]:
     while by_asker:
         by = min(by_asker, key=lambda one: (running[one], served.get(one, 0), by_asker[one][0]))
         yield by_asker[by].pop(0)
+        served[by] = max(served.values(), default=0) + 1  # if that one is run, the others are next
         if not by_asker[by]:
             del by_asker[by]
 

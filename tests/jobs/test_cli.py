@@ -1,0 +1,95 @@
+"""`lastout job`, as a person and as a program use it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.jobs import PATIENCE, Line
+from lastout.jobs import Jobs
+
+
+def _argv(store: Jobs, *words: str) -> list[str]:
+    first, *rest = words
+    return [sys.executable, "-m", "lastout", "job", first, "--state", store.state, *rest]
+
+
+def _run(store: Jobs, *words: str, status: int = 0) -> str:
+    done = subprocess.run(_argv(store, *words), capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_submit_wait_show_log_result_remove(store: Jobs) -> None:
+    job = _run(store, "submit", "--name", "it", "--", "sh", "-c", "echo hi; exit 4").strip()
+    assert "it ended with status 4" in _run(store, "wait", "it", status=1)
+    shown = _run(store, "show", "it")
+    assert "turn 1    failed: it ended with status 4 (not taken)" in shown
+    assert f"job       {job}  (it)" in shown
+    assert "ended: it ended with status 4" in _run(store, "log", job[:-2], "-f")
+    assert _run(store, "log", "it", "--output", "stdout") == "hi\n"
+    told = json.loads(_run(store, "result", "it", "--take", "me", "--json", status=1))
+    assert (told["code"], told["why"], told["failed"]) == (4, "completion", True)
+    assert "taken by 'me'" in _run(store, "result", "it", "--take", "you", status=1)
+    (listed,) = json.loads(_run(store, "list", "--json"))
+    assert (listed["id"], listed["state"], listed["taken"]) == (job, "ended", [1])
+    assert "failed" in _run(store, "list")
+    _run(store, "remove", "it")
+    assert "there is no job" in _run(store, "list")
+    assert "there is no job 'it'" in _run(store, "show", "it", status=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["--", "sh", "-c", "echo out; echo err >&2; exit 5"], 5),
+        (["--", "sh", "-c", "echo out; echo err >&2; kill -KILL $$"], 137),
+        (["--timeout", "0.3", "--", "sh", "-c", "echo out; echo err >&2; exec sleep 600"], 124),
+        (["--", "sh", "-c", "echo out; echo err >&2"], 0),
+    ],
+)
+def test_run_shows_the_output_and_mirrors_the_end(
+    store: Jobs, words: list[str], status: int
+) -> None:
+    done = subprocess.run(_argv(store, "run", *words), capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout == "out\n"
+    assert done.stderr.startswith("err\n")
+    assert store.list()[0].taken == (1,)
+
+
+def test_ctrl_c_cancels_and_a_kill_leaves_it_running(
+    store: Jobs, tmp_path: Path, line: Line
+) -> None:
+    script = f"echo on >{tmp_path}/said; exec sleep 600"
+    first = subprocess.Popen(_argv(store, "run", "--", "sh", "-c", script), stderr=subprocess.PIPE)
+    assert line() == "on"
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=PATIENCE)
+    assert b"cancelled by Ctrl-C" in said
+    assert first.returncode == 1
+    second = subprocess.Popen(_argv(store, "run", "--", "sh", "-c", script))
+    assert line() == "on"
+    second.kill()
+    second.wait()
+    status = store.list()[-1]
+    assert (status.state, status.runner_alive) == ("running", True)
+    _run(store, "cancel", "--wait", "--now", status.id)
+    assert store.get(status.id).result().why == "abort"
+
+
+def test_usage_and_limits(store: Jobs) -> None:
+    assert "which command?" in _run(store, "submit", status=2)
+    assert "--option and --program are for" in _run(
+        store, "submit", "--option", "a=b", "--", "true", status=2
+    )
+    assert "NAME=VALUE" in _run(store, "submit", "--env", "A", "--", "true", status=2)
+    assert "which prompt?" in _run(store, "submit", "--agent", "codex", status=2)
+    assert _run(store, "limit").strip() == "4"
+    assert json.loads(_run(store, "limit", "2", "--json")) == {"limit": 2}
+    assert store.limit == 2
