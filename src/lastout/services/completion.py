@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from signal import SIGKILL, SIGTERM
 from typing import Any
 
 import msgspec
@@ -155,6 +156,9 @@ def _end(
             return "owner", asked.reason, asked.by
         return "supervisor-lost", "lost", None
     if stop is None:
+        # Without graces the tree is killed beside the supervisor, which may see the root's end first.
+        if asked is not None and outcome.returncode in (-SIGKILL, -SIGTERM):
+            return "owner", asked.reason, asked.by
         return "itself", "completion", None
     if stop.trigger == "timeout":
         return "deadline", "timeout", None

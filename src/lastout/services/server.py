@@ -35,6 +35,7 @@ __all__ = ["Server", "serve_ready"]
 _STEP: Final = 2.0
 _REFUSED: Final = (LastoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError)
 _MOST_CLIENTS: Final = 128
+_LONGEST_WAIT: Final = 320.0
 
 
 class _Client:
@@ -56,6 +57,10 @@ class Server:
         self._live: dict[int, tuple[str, str, int | None]] = {}
         """pidfd -> service, activation, and the pid where it is our child."""
         self._due: dict[tuple[str, str], float] = {}
+        """When a step that could not be taken is tried again."""
+        self._waits: dict[tuple[str, str], float] = {}
+        """How long it was waited for last: longer each time, since nobody may ever mend it."""
+        self._said: dict[str, str] = {}
         self._ended = False
         layout.make(state)
         self._lock = os.open(
@@ -114,7 +119,7 @@ class Server:
                 ours = load(self.state, name).manager == "lastout"
                 found = activations.ids(self.state, name) if ours else []
             except (LastoutError, OSError) as error:
-                self._say(f"{name}: {error}")
+                self._say(name, error)
                 continue
             for one in found:
                 self._step(name, one)
@@ -126,12 +131,20 @@ class Server:
             with layout.alone(self.state, name, _STEP):
                 found, pidfd = begin.start(self.state, name, one)
         except (OSError, LastoutError) as error:
-            self._say(f"{name} {one}: {error}")
+            self._say(f"{name} {one}", error)
             if isinstance(error, OSError | Busy):  # what is damaged or newer stays so
-                self._due[name, one] = time.monotonic() + RETRY
+                self._again(name, one)
             return None
         self._watch(name, one, found, pidfd)
+        if (name, one) not in self._due:
+            self._waits.pop((name, one), None)
+            self._said.pop(f"{name} {one}", None)
         return found
+
+    def _again(self, name: str, one: str) -> None:
+        wait = min(2 * self._waits.get((name, one), RETRY / 2), _LONGEST_WAIT)
+        self._waits[name, one] = wait
+        self._due[name, one] = time.monotonic() + wait
 
     def _watch(self, name: str, one: str, found: Found, child: int | None) -> None:
         if child is not None:
@@ -144,10 +157,12 @@ class Server:
                 with contextlib.suppress(OSError, identity.IdentityUnknown):
                     self._add(identity.open_pidfd(each), name, one, each.pid)
             if not any(key[:2] == (name, one) for key in self._live.values()):
-                self._due[name, one] = time.monotonic() + RETRY
+                self._again(name, one)
         elif found.undelivered is not None:
-            self._say(f"{name} {one}: {found.undelivered}")
-            self._due[name, one] = time.monotonic() + RETRY
+            self._say(f"{name} {one}", found.undelivered)
+            self._again(name, one)
+        elif found.verdict is not None:
+            self._say(f"{name} {one}", found.verdict.sentence)
 
     def _add(self, pidfd: int, name: str, one: str, pid: int) -> None:
         self._live[pidfd] = (name, one, pid)
@@ -294,9 +309,14 @@ class Server:
         for fd in (*self._live, self._wake, self._woken, self._lock):
             os.close(fd)
 
-    def _say(self, text: str) -> None:
+    def _say(self, about: str, what: object) -> None:
+        """Into the log, once as long as it stays the same."""
+        text = str(what)
+        if self._said.get(about) == text:
+            return
+        self._said[about] = text
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{now()} {text}\n")
+            sys.stderr.write(f"{now()} {about}: {text}\n")
             sys.stderr.flush()
 
 
