@@ -47,6 +47,8 @@ _ST = "test_front_keeper_stuck.py::test_"
 _SIG, _OWN, _IN = "test_signals.py::test_", "test_owner.py::test_", "test_stdin_end.py::test_"
 _EX, _REC, _CON = "test_exit_status.py::test_", "test_record.py::test_", "test_control.py::test_"
 _OTH = "test_stop_others.py::test_"
+_LOST = "../tiers/test_cgroup_start_lost.py::test_"
+_PID, _ROW = "../tiers/test_pidns.py::test_", "test_peers_row.py::test_nobody_left"
 _LOCK, _TTY, _OUT = "test_lock.py::test_", "test_terminal_share.py::test_", "test_output.py::test_"
 
 _TABLE: list[tuple[str, str, str, str]] = [
@@ -223,6 +225,29 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _OTH + "everybody_but_the_root"),
     ("control.c", "if (!discarding) error_line(\"a command is at most 4096 bytes\");", "",
      _CON + "rubbish_is_answered_and_changes_nothing"),
+    # ---- the stronger tiers
+    ("cgroup.c", "    contained_line(text + 4096);\n", "",
+     _LOST + "the_front_is_killed_at_each_of_its_calls"),
+    ("record.c", "void record_now(void) { if (run.record >= 0) write_rings(); }",
+     "void record_now(void) { }", _LOST + "the_front_is_killed_at_each_of_its_calls"),
+    ("cgroup.c", "    contained_line(cgroup_path);\n", "",
+     _LOST + "all_three_die_before_started_is_written"),
+    ("cgroup.c", "if (flock(directory, LOCK_EX | LOCK_NB)) cannot(\"lock it\");", ";",
+     _LOST + "while_one_of_them_lives_it_is_theirs[keeper]"),
+    ("cgroup.c", "do cgroup_kill();", "do ;",
+     _ROW + "_7_the_wrapper_itself_is_killed[front and keeper-cgroup]"),
+    ("cgroup.c", "    post_guard();\n}", "}",
+     _ROW + "_7_the_wrapper_itself_is_killed[front and keeper-cgroup]"),
+    ("pidns.c", "return !mount(\"proc\", \"/proc\", \"proc\", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);",
+     "return true;", _PID + "the_root_is_not_pid_1_and_proc_is_right"),
+    ("pidns.c", "if (run.role == KEEPER) kill(run.board->init.pid, SIGCONT);", ";",
+     _PID + "an_init_that_is_stopped_still_reports_the_roots_end"),
+    ("stop.c", "    if (b->init.pid && root_lives() && !signal_root((int[]){SIGKILL}, 1)) stop.next_round", "    if (0) stop.next_round",
+     _ROW + "[6b stdin ends, all ignore-pidns]"),
+    ("front.c", "    if (b->init.pid) overdue = true;\n", "",
+     _PID + "it_ends_with_its_keeper_without_a_grace"),
+    ("record.c", "        kill(run.scribe, SIGCONT);", "        ;",
+     _REC + "who_writes_is_continued_at_the_end"),
 ]  # fmt: skip
 
 

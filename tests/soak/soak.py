@@ -257,7 +257,7 @@ def _removed(path: str) -> bool:
     return True
 
 
-async def soak(seconds: float, seed: int) -> int:
+async def soak(seconds: float, seed: int, rest: float) -> int:
     """The number of things that were wrong."""
     due = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="lastout-soak-") as scratch:
@@ -270,6 +270,7 @@ async def soak(seconds: float, seed: int) -> int:
             quarter = time.monotonic() + seconds / 4
             while time.monotonic() < due:
                 await made.batch()
+                await anyio.sleep(rest)
                 for _ in range(20):
                     await resident.members()
                 resident.send_signal(signal.SIGUSR1)
@@ -291,12 +292,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--rest", type=float, default=0, help="seconds between two handfuls")
     options = parser.parse_args()
     leftovers.become_subreaper()
     print(
         f"{options.minutes:g} minutes with {supervisor.binary()}, seed {options.seed}", flush=True
     )
-    return 1 if anyio.run(soak, options.minutes * 60, options.seed) else 0
+    return 1 if anyio.run(soak, options.minutes * 60, options.seed, options.rest) else 0
 
 
 if __name__ == "__main__":
