@@ -200,10 +200,6 @@ class Following:
         self._over.pop(view.run, None)
         self._board.remove("runs", view.run)
 
-    def knows(self, path: str) -> bool:
-        """Whether this record is followed."""
-        return path in self._views
-
     def view(self, run: str) -> View | None:
         """A run that is followed."""
         return self._views.get(self._paths.get(run, ""))

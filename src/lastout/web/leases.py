@@ -34,7 +34,7 @@ class Leases:
         self._board = board
         self._wanted = asyncio.Event()
         self.elsewhere: dict[str, str] = {}
-        """Records that lie outside the state directory, by the run that a lease names."""
+        """The runs that leases name and whose records lie outside the state directory, by path."""
 
     def touch(self) -> None:
         """Something in the store has changed."""
@@ -52,9 +52,10 @@ class Leases:
     async def load(self) -> None:
         """Read all leases now. A store that cannot be read leaves the rows as they are."""
         try:
-            rows, self.elsewhere = await asyncio.to_thread(self._read)
+            rows, elsewhere = await asyncio.to_thread(self._read)
         except Exception:
             return
+        self.elsewhere |= elsewhere  # what was given back may still get its last lines
         for name in set(self._board.names("leases")) - rows.keys():
             self._board.remove("leases", name)
         for name, row in rows.items():
@@ -92,7 +93,7 @@ class Leases:
         shown = [one for one in leases if not one.free] + free[-_FREE:]
         inside = os.path.join(self._state, "runs", "")
         elsewhere = {
-            held.run: held.record
+            held.record: held.run
             for one in shown
             if (held := one.holder) is not None
             and held.record is not None

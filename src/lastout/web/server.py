@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from lastout._version import __version__
 from lastout.evidence.watch import Watch
@@ -34,6 +35,8 @@ from lastout.web.routes import Files, Routes
 from lastout.web.stream import Streams
 
 __all__ = ["Served", "serve"]
+
+_KERNEL_BUFFER: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ def _listen(wanted: int | None, kept: int | None) -> socket.socket:
     for port in (wanted,) if wanted is not None else (kept or PORT, 0):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Inherited by each connection: a page that does not read costs the kernel no more than this.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
         try:
             listener.bind(("127.0.0.1", port))
             listener.listen(128)
@@ -200,12 +205,14 @@ class _News:
                 with contextlib.suppress(OSError):
                     self._watch.add(path)
                     self._following.touch_directory(path)
-            elif os.path.dirname(folder) == self._runs or self._following.knows(path):
+            elif os.path.dirname(folder) == self._runs:
                 self._following.touch(path)
+            elif path in self._leases.elsewhere:
+                self._following.touch(path, self._leases.elsewhere[path])
 
     def others(self) -> None:
         """Records that leases name and that lie elsewhere."""
-        for run, path in self._leases.elsewhere.items():
+        for path, run in self._leases.elsewhere.items():
             with contextlib.suppress(OSError):
                 self._watch.add(os.path.dirname(path))
                 self._following.touch(path, run)

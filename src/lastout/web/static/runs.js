@@ -139,5 +139,6 @@ function slide(bar, row) {
 
 export function tell(before, row) {
   const name = row.command.slice(0, 60) || row.id;
-  if (!before) { if (row.state === "running") say(`${name} has started`); } else if (before.state !== row.state) say(`${name} is ${STATES[row.state]}`);
+  if (row.state === "running" && (!before || before.state === "starting")) say(`${name} has started`);
+  else if (before && before.state !== row.state) say(`${name} is ${STATES[row.state]}`);
 }
