@@ -171,7 +171,7 @@ def test_who_dies_of_the_first_signal_was_stopped(scene: Scene) -> None:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
-        script = "trap : TERM; sleep 301 & sleep 302 & echo up; while :; do wait; done"
+        script = "trap : TERM; sleep 301 & sleep 302 & echo up; wait; exec tail -f /dev/null"
         run = scene.run(["chrt", "-f", "10", "sh", "-c", script], control=True, graces=PLENTY)
         scene.until(lambda: "up" in run.output_text(), "the tools")
         told = asked(run)
