@@ -28,7 +28,7 @@ help:
 	@echo "make soak      runs at random, killed and frozen: nothing may grow; MINUTES=30"
 	@echo "make load      the tests on a machine that is against them: busy, writing, stopped and frozen at random"
 	@echo "make machine   the supervisor on another kernel, in QEMU; KERNEL=vmlinuz MACHINE=aarch64"
-	@echo "make old-kernel  the supervisor's tests, with one that takes this kernel for an old one"
+	@echo "make old-kernel  the tests, with a supervisor that takes this kernel for an old one"
 	@echo "make wheels    the files of a release, from the last commit, into dist/"
 	@echo "make native    the supervisor alone"
 	@echo "make clean     away with everything that was built"
@@ -63,10 +63,15 @@ machine: MACHINE = aarch64
 machine: $(VENV)/.release
 	@$(BIN)/python tests/machine/machine.py --machine $(MACHINE) --kernel '$(KERNEL)'
 
+# In a copy, so that the whole suite, the Python package included, finds that supervisor and no other.
+OLD := build/old-kernel
+AGENTS := $(or $(LASTOUT_TEST_AGENTS),$(CURDIR)/build/agents)
 old-kernel: $(DEV)
-	CFLAGS=-DLASTOUT_OLD_KERNEL $(BIN)/python hatch_build.py --output build/old-kernel/lastout-supervisor
-	LASTOUT_SUPERVISOR_UNDER_TEST=$(CURDIR)/build/old-kernel/lastout-supervisor $(BIN)/python -m pytest -q \
-	    tests/supervisor tests/tiers --ignore tests/supervisor/test_mutants.py $(ARGS)
+	@rm -rf $(OLD) && mkdir -p $(OLD)
+	@tar -c --exclude=./build --exclude=./.venv --exclude=./.git --exclude=./dist . | tar -x -C $(OLD)
+	cd $(OLD) && CFLAGS=-DLASTOUT_OLD_KERNEL $(CURDIR)/$(BIN)/python hatch_build.py
+	cd $(OLD) && PYTHONPATH=$(CURDIR)/$(OLD)/src LASTOUT_TEST_AGENTS=$(AGENTS) \
+	    $(CURDIR)/$(BIN)/python -m pytest -q --ignore tests/supervisor/test_mutants.py $(ARGS)
 
 wheels: $(VENV)/.release
 	@$(BIN)/python tools/wheels.py $(ARGS)

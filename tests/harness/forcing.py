@@ -5,6 +5,7 @@ from __future__ import annotations
 from signal import SIGSTOP
 from typing import Any
 
+from harness.pauses import stillness
 from harness.run import Run
 from lastout.forced import Target
 from lastout.identity import ProcessIdentity
@@ -43,6 +44,7 @@ def forced_line(run: Run) -> dict[str, Any]:
 
 
 def untouched(run: Run, members: list[Any]) -> None:
+    stillness.ask()  # whoever is stopped now was stopped by lastout
     assert all(member.alive() for member in members)
     for process in (run.front, run.keeper):
         assert process.state() not in "TZ", f"{process} is not resumed"

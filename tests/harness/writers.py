@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.programs import program
 from lastout import sole_writer
 from lastout.evidence import journal
-from lastout.evidence.events import Started
+from lastout.evidence.events import Started, TreeGone
 from lastout.graces import Graces
 from lastout.identity import ProcessIdentity
 from lastout.sole_writer import Grant
@@ -47,10 +47,16 @@ class Writer:
         return self.started() if os.path.exists(str(self.grant.record)) else None
 
     def stop(self) -> None:
-        """Ask the supervisor, and wait for the front's end."""
+        """Ask the supervisor, wait for the front's end, and for its last word in the record: a front
+        does not wait for long until a busy disk has that."""
         self.front.send_signal(signal.SIGTERM)
         self.front.send_signal(signal.SIGCONT)
         self.front.wait()
+        due = time.monotonic() + 30.0
+        while not any(
+            isinstance(event, TreeGone) for event in journal.read(str(self.grant.record)).events
+        ):
+            assert time.monotonic() < due, "no tree-gone in the record"
 
 
 def note_grant(log: Path, epoch: int) -> None:

@@ -19,6 +19,26 @@ from harness.run import between_ms
 from harness.tiers import below
 
 
+def test_it_says_whether_processes_are_held_by_pidfds(scene: Scene) -> None:
+    run = scene.run("root")
+    root = scene.member("root")
+    held = any("pidfd" in link for link in links(run.started["keeper"]["pid"]))
+    assert run.started["pidfds"] == held, "so it is, of the build for old kernels as well"
+    assert isinstance(run.started["children_files"], bool)
+    root.tell("exit 0")
+    run.ends(code=0)
+
+
+def links(pid: int) -> list[str]:
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(os.readlink(fd))
+        except FileNotFoundError:
+            continue
+    return found
+
+
 def test_every_line_names_run_sender_number_and_time(scene: Scene) -> None:
     run = scene.run("root term=exit:0 [daemon left ignore ]", "--run", "run-7.a_B", "--key", "k 1")
     scene.member("root")
