@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lastout import jobs
+from lastout.jobs import delivery
 from lastout.jobs.feed import Ended
 
 ENDS = ["cancelled", "left", "SIGTERM", "SIGKILL"]
@@ -184,6 +185,8 @@ def test_messages_continue_a_job_and_an_ended_one(connect):
     for _ in range(2):  # a retry is the same message
         two = client.call("job_message", job="a", text="two", id="m", wait_s=60)
         assert (two["result"]["turn"], "two" in two["result"]["answer"]) == (2, True)
+    refused = client.refused("ask_agent", agent="scripted", prompt="three", continue_job="a")
+    assert "job_message" in refused
     ended = client.call("job_cancel", job="a")
     assert (ended["state"], ended["why"]) == ("ended", "abort")
     assert "has ended" in client.refused("job_message", job="a", text="three")
@@ -216,6 +219,9 @@ def test_jobs_of_others_can_be_looked_at_and_nothing_else(connect, state):
 
 def test_a_result_that_somebody_else_has_taken(connect, state):
     client = connect()
+    asked = client.call("ask_agent", agent="scripted", prompt="/ask true", name="q")
+    delivery.take(jobs.open_jobs(state).get("q").directory, asked["job"], 1, "a person")
+    assert "a person" in client.refused("job_answer", job="q", choice="allow")
     client.call("run_command", command=["true"], background=True, name="a")
     jobs.open_jobs(state).get("a").wait(60)
     jobs.open_jobs(state).get("a").take("a person")

@@ -124,7 +124,7 @@ class JobStatus(Asked, kw_only=True, forbid_unknown_fields=True):
 
     job: Job
     after: Annotated[int, Meta(ge=0, description="Only events of the feed after this number.")] = 0
-    limit: Annotated[int, Meta(ge=0, le=1000, description="At most so many, the newest.")] = 50
+    limit: Annotated[int, Meta(ge=0, le=1000, description="At most so many, the newest.")] = 30
 
 
 class JobResult(Asked, kw_only=True, forbid_unknown_fields=True):

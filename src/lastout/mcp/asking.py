@@ -12,9 +12,9 @@ from lastout.agents.registry import agent
 from lastout.jobs.errors import NoResult
 from lastout.jobs.job import Job
 from lastout.jobs.spec import AgentTurn, Command, Kind
-from lastout.mcp import answers, seen
+from lastout.mcp import answers, seen, sentences
 from lastout.mcp.arguments import AskAgent, RunCommand, SpawnAgent
-from lastout.mcp.desk import Call
+from lastout.mcp.desk import Call, ToolFailed
 from lastout.mcp.threads import in_thread
 from lastout.mcp.waiting import turn_end
 
@@ -57,7 +57,7 @@ async def run_command(call: Call, asked: RunCommand) -> answers.JobSeen:
 async def _turn(call: Call, asked: AskAgent, *, keep: float, blocking: bool) -> AgentTurn:
     options = {name: getattr(asked, name) for name in _OPTIONS if getattr(asked, name)}
     agent(asked.agent, home=call.desk.store.state)  # raises ValueError for what is none
-    continues = (await call.mine(asked.continue_job)).id if asked.continue_job else None
+    continues = await _ended(call, asked.continue_job) if asked.continue_job else None
     return AgentTurn(
         agent=asked.agent,
         prompt=asked.prompt,
@@ -72,6 +72,14 @@ async def _turn(call: Call, asked: AskAgent, *, keep: float, blocking: bool) -> 
         by=call.by,
         labels=_labels(call, blocking=blocking),
     )
+
+
+async def _ended(call: Call, word: str) -> str:
+    """The id of a job of the asker's that has ended."""
+    job = await call.mine(word)
+    if not (await in_thread(job.status)).ended:
+        raise ToolFailed(sentences.not_ended(job.id))
+    return job.id
 
 
 def _labels(call: Call, *, blocking: bool) -> dict[str, str]:
@@ -94,6 +102,7 @@ async def _blocking(call: Call, work: Kind) -> answers.JobSeen:
 @asynccontextmanager
 async def ended_with_call(call: Call, job: Job) -> AsyncIterator[None]:
     """The job is ended when the call is cancelled, or its client goes away, within the block."""
+    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
         async def client() -> None:
@@ -107,7 +116,11 @@ async def ended_with_call(call: Call, job: Job) -> AsyncIterator[None]:
             with anyio.CancelScope(shield=True):
                 await call.desk.end(job, call.by)
             raise
+        except Exception as caught:
+            failure = caught  # raised below: in here it would come out as a group
         tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def delivered(

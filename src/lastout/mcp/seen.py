@@ -11,12 +11,15 @@ from lastout.jobs import feed, result, status
 from lastout.jobs.job import Job
 from lastout.mcp import answers, sentences
 
-__all__ = ["LONGEST_OUTPUT", "failures", "job", "turn_result"]
+__all__ = ["LONGEST_ANSWER", "LONGEST_OUTPUT", "failures", "job", "turn_result"]
 
 LONGEST_OUTPUT: Final = 20_000
-"""Characters of a stream in an answer: a model pays for each."""
+"""Characters of a stream in an answer: a model pays for each, and clients cut what is longer."""
 
-_LONGEST_PIECE: Final = 2_000
+LONGEST_ANSWER: Final = 50_000
+"""Characters of an agent's answer."""
+
+_LONGEST_PIECE: Final = 1_000
 _FAILURES: Final = 20
 
 
@@ -73,7 +76,7 @@ def turn_result(one: Job, what: result.Result) -> answers.TurnResult:
         reason=what.reason,
         ended_by=what.ended_by,
         status=what.status,
-        answer=what.answer,
+        answer=what.answer and sentences.both_ends(what.answer, LONGEST_ANSWER),
         exit_code=what.code,
         signal=what.signal,
         stdout=_output(one, "stdout", what.stdout),

@@ -24,6 +24,7 @@ __all__ = [
     "left_out",
     "no_such_directory",
     "no_such_tool",
+    "not_ended",
     "not_yours",
     "too_deep",
     "too_long",
@@ -168,8 +169,15 @@ def which_question(count: int) -> str:
     return f"the job waits for {count} answers: name the question's id; job_status lists them"
 
 
+def not_ended(job: str) -> str:
+    """A conversation cannot be taken up while its job has it."""
+    return f"job {job} has not ended: send it job_message, or end it with job_cancel first"
+
+
 def unexpected(error: BaseException) -> str:
     """A defect of ours, or a disk that is full."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
 

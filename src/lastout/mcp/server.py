@@ -116,8 +116,8 @@ def _described(tool: Tool) -> Any:
         output_schema=schema(tool.gives),
         annotations=mcp_types.ToolAnnotations(
             read_only_hint=tool.looks,
-            destructive_hint=tool.ends,
+            destructive_hint=tool.acts or tool.ends,
             idempotent_hint=tool.looks or tool.again,
-            open_world_hint=False,
+            open_world_hint=tool.acts,
         ),
     )

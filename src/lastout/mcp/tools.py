@@ -17,34 +17,33 @@ __all__ = ["TOOLS", "Tool", "call_tool"]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. `looks`: it changes nothing. `ends`: it ends something. `again`: twice is as once."""
+    """One tool, with what a client may tell its user about it.
+
+    `looks`: it changes nothing. `acts`: somebody may do anything because of it. `ends`: it ends
+    something. `again`: twice is as once.
+    """
 
     name: str
     takes: type[arguments.Asked]
     gives: type[answers.Answer]
     do: Callable[[Call, Any], Awaitable[answers.Answer]]
     looks: bool = False
+    acts: bool = False
     ends: bool = False
     again: bool = False
 
 
+_SEEN: Final = answers.JobSeen
 _ALL: Final = (
-    Tool("ask_agent", arguments.AskAgent, answers.JobSeen, asking.ask_agent),
-    Tool("spawn_agent", arguments.SpawnAgent, answers.JobSeen, asking.spawn_agent),
-    Tool("job_status", arguments.JobStatus, answers.JobSeen, steering.job_status, looks=True),
-    Tool("job_result", arguments.JobResult, answers.JobSeen, steering.job_result, again=True),
-    Tool("job_message", arguments.JobMessage, answers.JobSeen, steering.job_message),
-    Tool("job_answer", arguments.JobAnswer, answers.JobSeen, steering.job_answer),
-    Tool(
-        "job_cancel",
-        arguments.JobCancel,
-        answers.JobSeen,
-        steering.job_cancel,
-        ends=True,
-        again=True,
-    ),
+    Tool("ask_agent", arguments.AskAgent, _SEEN, asking.ask_agent, acts=True),
+    Tool("spawn_agent", arguments.SpawnAgent, _SEEN, asking.spawn_agent, acts=True),
+    Tool("job_status", arguments.JobStatus, _SEEN, steering.job_status, looks=True),
+    Tool("job_result", arguments.JobResult, _SEEN, steering.job_result, again=True),
+    Tool("job_message", arguments.JobMessage, _SEEN, steering.job_message, acts=True),
+    Tool("job_answer", arguments.JobAnswer, _SEEN, steering.job_answer, acts=True),
+    Tool("job_cancel", arguments.JobCancel, _SEEN, steering.job_cancel, ends=True, again=True),
     Tool("job_list", arguments.JobList, answers.JobList, steering.job_list, looks=True),
-    Tool("run_command", arguments.RunCommand, answers.JobSeen, asking.run_command, ends=True),
+    Tool("run_command", arguments.RunCommand, _SEEN, asking.run_command, acts=True),
     Tool("service_start", arguments.ServiceStart, answers.Activation, services.service_start),
 )
 
