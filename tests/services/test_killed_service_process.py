@@ -76,6 +76,7 @@ def test_once_whatever_it_was_doing(services, serve, work, wait_bound, dies):
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(900)
 def test_once_at_every_single_step(tmp_path_factory, serve_in, wait_bound):
     """Every event that the interpreter reports, from the trigger to the sleep after it."""
     reached = 0

@@ -6,12 +6,17 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lastout import identity
 from lastout.services import errors, layout, wire
 from lastout.services.activation import ids
 from lastout.services.store import Services
@@ -141,3 +146,40 @@ def full_disk(services: Services, serve, work, wait_bound: float, dies: str) -> 
     assert done.tree_gone or done.verdict == "killed"
     assert ids(services.state, "job") == [begun.activation]
     assert work.times == 1
+
+
+def test_in_the_background_it_bears_what_nohup_bears(services, work, wait_bound):
+    """`nohup lastout service serve &`: neither the terminal's end nor its keys are meant for it."""
+    argv = [sys.executable, "-m", "lastout", "service", "serve", "--state", services.state]
+    script = f"trap '' HUP INT; {' '.join(argv)} >/dev/null 2>{work.directory}/said & echo $!"
+    out = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    pid = int(out)
+    wait_for(services.serving)
+    one = identity.take(pid)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        identity.signal(one, number)
+    assert services.serving()
+    identity.signal(one, signal.SIGTERM)
+    assert identity.wait_dead(one, wait_bound) is identity.Alive.NO
+    assert services.serving() is None
+
+
+def test_detached_it_answers_when_the_command_is_over(services, wait_bound):
+    argv = [sys.executable, "-m", "lastout", "service", "serve", "--state", services.state]
+    out = subprocess.run([*argv, "--detach"], capture_output=True, text=True, check=True).stdout
+    pid = int(out)
+    assert os.getsid(pid) not in (os.getsid(0), pid)  # it leads none, so it can get no terminal
+    again = subprocess.run([*argv, "--detach"], capture_output=True, text=True, check=False)
+    assert (again.returncode, "already" in again.stderr) == (1, True)
+    one = identity.take(pid)
+    quit_ = subprocess.run([*argv, "--quit"], capture_output=True, text=True, check=True)
+    assert int(quit_.stdout) == pid
+    assert identity.wait_dead(one, wait_bound) is identity.Alive.NO
+
+
+def wait_for(there: Callable[[], object]) -> None:
+    """Until a service process that is no child of ours answers."""
+    due = time.monotonic() + 30
+    while not there():
+        assert time.monotonic() < due
+        select.select([], [], [], 0.05)

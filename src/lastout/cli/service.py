@@ -27,6 +27,19 @@ def _plain() -> Iterator[None]:
         raise click.ClickException(visible(error)) from error
 
 
+def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """The services whose names begin so."""
+    from lastout.services.layout import names
+
+    with contextlib.suppress(OSError, ValueError):
+        known = names(locate(context.params.get("state")))
+        return [name for name in known if name.startswith(typed)]
+    return []
+
+
+_NAME = click.argument("name", shell_complete=_names)
+
+
 @click.group("service")
 def command() -> None:
     """Work that must outlive the agent that asks for it.
@@ -114,7 +127,7 @@ def add(
 
 
 @command.command("start")
-@click.argument("name")
+@_NAME
 @click.option("--wait", is_flag=True, help="Wait for the completion; the status is its outcome.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Wait no longer than this.")
 @click.option("--new", is_flag=True, help="Refuse where one is running, instead of joining it.")
@@ -170,7 +183,7 @@ def start(
 
 
 @command.command("status")
-@click.argument("name")
+@_NAME
 @click.argument("activation", required=False)
 @JSON
 @STATE
@@ -232,7 +245,7 @@ def list_(as_json: bool, state: str | None) -> None:
 
 
 @command.command("stop")
-@click.argument("name")
+@_NAME
 @click.option("--reason", default="abort", help="abort, shutdown or completion.")
 @click.option("--now", is_flag=True, help="SIGKILL at once, without the graces.")
 @click.option("--token", metavar="TOKEN", help="The owner's token, to ask from inside a run.")
@@ -255,7 +268,7 @@ def stop(
 
 
 @command.command("log")
-@click.argument("name")
+@_NAME
 @click.argument("activation", required=False)
 @STATE
 def log(name: str, activation: str | None, state: str | None) -> None:
@@ -279,7 +292,7 @@ def log(name: str, activation: str | None, state: str | None) -> None:
 
 
 @command.command("remove")
-@click.argument("name")
+@_NAME
 @click.option("--token", metavar="TOKEN", help="The owner's token, to ask from inside a run.")
 @STATE
 def remove(name: str, token: str | None, state: str | None) -> None:
@@ -330,7 +343,7 @@ def serve(detach: bool, quit_: bool, as_json: bool, state: str | None) -> None:
 
 
 @command.command("unit-start", hidden=True)
-@click.argument("name")
+@_NAME
 @STATE
 def unit_start(name: str, state: str | None) -> None:
     """What a unit of systemd executes: becomes the supervisor of what was accepted."""
@@ -345,7 +358,7 @@ def unit_start(name: str, state: str | None) -> None:
 
 
 @command.command("unit-stopped", hidden=True)
-@click.argument("name")
+@_NAME
 @STATE
 def unit_stopped(name: str, state: str | None) -> None:
     """What a unit of systemd executes at its end: publishes what became of it."""

@@ -99,7 +99,7 @@ def _due(state: str, one: Activation) -> tuple[Found, launch.Prepared | None]:
     if activations.asked_to_stop(state, one) is not None:
         return steps.give_up(state, one, "it was stopped before it was started"), None
     if len(one.attempts) >= steps.MOST_ATTEMPTS:
-        why = f"{len(one.attempts)} starts of its supervisor came to nothing"
+        why = f"{len(one.attempts)} starts of its supervisor came to nothing; its output says more"
         return steps.give_up(state, one, why), None
     begun = launch.begin_attempt(state, one)
     try:

@@ -78,8 +78,10 @@ class Server:
 
     def run(self) -> None:
         """Serve until TERM, INT, HUP, or until somebody asks for the end; what runs goes on."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._signalled)
+        signal.signal(signal.SIGTERM, self._signalled)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or `&` in a script
+                signal.signal(number, self._signalled)
         signal.set_wakeup_fd(self._woken)
         os.chdir("/")  # nobody's directory, or file system, is kept busy by a process that waits
         self._poll.register(self._wake, select.POLLIN)
