@@ -146,8 +146,7 @@ def test_a_server_that_dies_between_the_writing_and_the_start(state):
     assert prepared.job.result().failed is False
 
 
-@pytest.mark.parametrize("tool_name", ["ask_agent", "spawn_agent"])
-@pytest.mark.parametrize("choice", ["allow", "deny"])
+@pytest.mark.parametrize(("tool_name", "choice"), [("ask_agent", "allow"), ("spawn_agent", "deny")])
 def test_a_question_reaches_the_asker_and_is_answered(connect, tmp_path, tool_name, choice):
     client = connect()
     mark = tmp_path / "mark"

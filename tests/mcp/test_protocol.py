@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
+from client import SOURCE
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 TOOLS = [
@@ -104,6 +107,20 @@ def test_rubbish_is_answered_and_disturbs_nothing(shared):
     assert client.call("job_list") == {"jobs": []}
 
 
+def test_stdout_carries_the_protocol_alone(connect, tmp_path):
+    """Whatever prints: here each start of a process does, as print and past Python."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "def loud(event, arguments):\n"
+        "    if event == 'subprocess.Popen':\n"
+        "        print('noise', flush=True)\n"
+        "        os.write(1, b'more noise\\n')\n"
+        "sys.addaudithook(loud)\n"
+    )
+    client = connect(env={"PYTHONPATH": f"{tmp_path}:{SOURCE}"})
+    assert client.call("run_command", command=["true"])["result"]["exit_code"] == 0
+
+
 def test_what_a_script_pipes_in_is_answered_before_the_end(connect):
     client = connect()
     client.send("tools/list")
@@ -123,12 +140,7 @@ def test_a_signal_ends_it_also_when_nobody_reads(connect, number):
     assert client.process.wait(10) == 0
 
 
-def test_stdin_that_ended_before_the_start(tmp_path, state):
-    import subprocess
-    import sys
-
-    from client import SOURCE
-
+def test_stdin_that_ended_before_the_start(state):
     argv = [sys.executable, "-m", "lastout", "mcp", "--state", str(state)]
     env = {**os.environ, "PYTHONPATH": SOURCE}
     done = subprocess.run(

@@ -101,8 +101,16 @@ def test_one_asks_the_other_and_finds_what_failed(rig, asker):
     assert jobs.open_jobs(rig.state).get("b").status().taken == (1,)
 
 
-@pytest.mark.parametrize("choice", ["allow", "no"])
-async def test_an_approval_reaches_the_asker_and_is_answered(rig, asker, choice):
+async def test_an_approval_reaches_the_asker_and_is_allowed(rig, asker):
+    await approval(rig, asker, "allow")
+
+
+@pytest.mark.torture
+async def test_an_approval_reaches_the_asker_and_is_refused(rig, asker):
+    await approval(rig, asker, "no")
+
+
+async def approval(rig, asker, choice):
     other = OTHER[asker]
     options, how = ASKS[other]
     mark = rig.directory / "mark"
