@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from laying import lay, note
 from site_of_test import Run, Server, gone
 
+from lastout import sole_writer
 from lastout.web.board import KINDS, Board
 
 STUBBORN = ("sh", "-c", "trap '' TERM; setsid sleep 60 & while :; do sleep 60; done")
@@ -73,7 +74,7 @@ def test_supervisors_that_are_killed_do_not_pass_for_running(
     stream = server.stream()
     stream.row(one.id, lambda row: row["state"] == "running")
     started = one.started
-    people = [started[name]["pid"] for name in ("keeper", "front")]
+    people = [started[name]["pid"] for name in ("front", "keeper")]
     for pid in people:
         os.kill(pid, signal.SIGSTOP)  # neither sees the other's end
     for pid in people:
@@ -182,34 +183,19 @@ def test_the_tree_of_an_open_run_is_looked_at(server: Server, run: Callable[...,
 
 
 def test_a_record_far_away_that_a_lease_names_is_followed(
-    serve: Callable[..., Server], tmp_path: Path, state: Path
+    server: Server, tmp_path: Path, state: Path, run: Callable[..., Run]
 ) -> None:
-    import subprocess
-
-    from site_of_test import LASTOUT, environment
-
-    record = tmp_path / "elsewhere" / "mine.jsonl"
-    record.parent.mkdir()
-    words = [
-        "run",
-        "--state",
-        str(state),
-        "--key",
-        "k",
-        "--record",
-        str(record),
-        "--stdin-end",
-        "ignore",
-    ]
-    process = subprocess.Popen([*LASTOUT, *words, "--", "sleep", "60"], env=environment())
-    try:
-        stream = serve().stream()
-        told = stream.until(lambda data: any(row["state"] == "running" for row in data["runs"]))
-        assert told["runs"][0]["command"] == "sleep 60"
-        stream.close()
-    finally:
-        process.terminate()
-        process.wait()
+    """Also when it comes later than the lease."""
+    one = run("sleep", "60")
+    path = tmp_path / "elsewhere" / "mine.jsonl"
+    path.parent.mkdir()
+    stream = server.stream()
+    grant = sole_writer.acquire("k", state=state, record=path)
+    stream.until(lambda data: data["leases"])
+    path.write_text(one.record.read_text().replace(one.id, grant.run))
+    row = stream.row(grant.run, lambda row: row["state"] == "running")
+    assert row["command"] == "sleep 60"
+    stream.close()
 
 
 @settings(max_examples=60, deadline=None)

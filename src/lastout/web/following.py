@@ -146,6 +146,7 @@ class Following:
         supervisor = view.supervisor()
         if supervisor is not None:
             view.lost = False
+            self._cancel(view.path)
             self._ends.watch(view.path, supervisor)
         elif not view.lost:
             # Its last lines may still be on their way to the disk.
