@@ -213,17 +213,18 @@ def test_both_supervisors_killed_is_not_called_an_empty_tree(services, serve, wo
     assert one.attempts[-1].run == done.run
 
 
-def test_a_reboot_ends_what_ran_and_starts_what_was_accepted(services, serve, work, wait_bound):
-    """The files of another boot, as they are found after a machine went down."""
+@pytest.mark.parametrize("kept", ["everything", "no record", "no lock"])
+def test_a_reboot_ends_what_had_begun(services, serve, work, wait_bound, kept):
+    """The files of another boot, as they are found after a machine went down; not all of them may
+    have reached the disk, and the work is not executed again."""
     first = serve()
     services.add("job", work.held())
     begun = services.start("job")
     work.wait_up()
     first.kill()
     one = load(services.state, "job", begun.activation)
-    found = services.status("job").found
-    assert found is not None
-    lines = Path(one.attempts[-1].record).read_text()
+    record = Path(one.attempts[-1].record)
+    lines = record.read_text()
     lock = Path(layout.locks_directory(services.state, "job")) / "1"
     told = lock.read_text()
     services.stop("job")
@@ -231,8 +232,15 @@ def test_a_reboot_ends_what_ran_and_starts_what_was_accepted(services, serve, wo
     (directory / "completion.json").unlink()
     (directory / "stop.json").unlink()
     other = "00000000-1111-2222-3333-444444444444"
-    Path(one.attempts[-1].record).write_text(lines.replace(identity.boot_id(), other))
+    file = directory / "activation.json"
+    file.write_text(file.read_text().replace(identity.boot_id(), other))
+    record.write_text(lines.replace(identity.boot_id(), other))
     lock.write_text(told.replace(identity.boot_id(), other))
+    if kept != "everything":
+        record.unlink()
+        lock.write_text(lock.read_text().splitlines()[0] + "\n")
+    if kept == "no lock":
+        lock.unlink()
     serve()
     done = services.wait("job", begun.activation, wait_bound)
     assert (done.ended_by, done.reason, done.failed) == ("reboot", "lost", True)

@@ -54,6 +54,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     record: str
     begun_at: str
+    boot_id: str = ""
 
 
 class Activation(msgspec.Struct, frozen=True, kw_only=True):

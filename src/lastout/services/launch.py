@@ -43,7 +43,13 @@ def begin_attempt(state: str, activation: Activation) -> Activation:
     folder = layout.locks_directory(state, activation.service)
     epoch = max([*locks.epochs(folder), 0]) + 1
     run = new_run()
-    attempt = Attempt(epoch=epoch, run=run, record=record_file(run, state), begun_at=now())
+    attempt = Attempt(
+        epoch=epoch,
+        run=run,
+        record=record_file(run, state),
+        begun_at=now(),
+        boot_id=boot_id(),
+    )
     begun = msgspec.structs.replace(activation, attempts=(*activation.attempts, attempt))
     activations.save(state, begun)
     locks.create(

@@ -50,6 +50,7 @@ def add(state: str, wanted: Definition, *, replacing: bool, token: str | None) -
                 systemd.install(state, definition)
             store(state, definition)
             sync_directory(layout.services_directory(state))
+            sync_directory(state)
     except NameTaken:
         raise
     except BaseException:

@@ -26,7 +26,7 @@ from lastout.services import completion as completions
 from lastout.services import delivery, layout
 from lastout.services.activation import Activation
 from lastout.services.completion import Completion
-from lastout.verdict import UNPROVEN, Verdict
+from lastout.verdict import EXITED, UNPROVEN, Verdict
 
 __all__ = [
     "MOST_ATTEMPTS",
@@ -101,12 +101,15 @@ def settle(state: str, activation: Activation, *, fence: bool = False) -> Found:
     done = completions.load(state, name, one)
     if done is not None:
         return _ended(state, activation, done)
+    if not activation.attempts:
+        return Found(State.ACCEPTED, activation)
+    ours = activation.attempts[-1].boot_id in ("", boot_id())
     case = case_of(state, activation)
     if case is None:
-        return Found(State.ACCEPTED, activation)
+        if ours:
+            return Found(State.ACCEPTED, activation)
+        return _over(state, activation, Verdict(EXITED, "other-boot", True))
     known = cases.read(case)
-    told = case.holder.boot_id if case.holder else ""
-    ours = told in ("", boot_id())
     nobody = known.front is None and known.record in (Record.MISSING, Record.EMPTY)
     if nobody and ours and not fence:
         return Found(State.STARTING, activation)
@@ -134,7 +137,8 @@ def _over(state: str, activation: Activation, verdict: Verdict) -> Found:
         contents = settled(attempt.record, 0.0 if verdict.how == "other-boot" else SETTLES)
     refused = next((e for e in contents.events if isinstance(e, Refused | Failed)), None)
     # Not executed: it was fenced off, or killed before it began. Whoever may start it does so again.
-    if not executing and not contents.events:
+    # Of another boot nobody knows: what went down with the machine may not have been on its disk.
+    if not executing and not contents.events and verdict.how != "other-boot":
         return Found(State.ACCEPTED, activation)
     if isinstance(refused, Refused):
         return Found(State.ACCEPTED, activation)
