@@ -62,6 +62,21 @@ void reaped_line(const char *who, pid_t pid, int status, const struct rusage *u)
     line_end();
 }
 
+static bool hurried;
+
+/* In a reap the kernel clears /proc of the dead, and spins while somebody else is at it: a thread of the dead that is just
+ * ending, and cannot go on when we keep it from this processor. Among a crowd that is the smaller evil. */
+static pid_t wait_calmly(pid_t pid, int *status, struct rusage *u)
+{
+    bool calm = hurried && totals.kills_sent <= CROWD;
+    if (calm) calm_down();
+    pid_t got = (pid_t)syscall(SYS_wait4, pid, status, WNOHANG | __WALL, u);
+    int error = errno;
+    if (calm) hurry();
+    errno = error;
+    return got;
+}
+
 /* 0: it has not ended. Its number is free afterwards. */
 static pid_t reap_one(pid_t pid)
 {
@@ -69,7 +84,7 @@ static pid_t reap_one(pid_t pid)
     struct member m;
     int status;
     bool killing = run.board->stage >= STOP_KILL && pid > 0 && read_member(pid, &m);
-    pid_t got = (pid_t)syscall(SYS_wait4, pid, &status, WNOHANG | __WALL, &u);
+    pid_t got = wait_calmly(pid, &status, &u);
     if (got <= 0) return got;
     clear_killed(got);
     if (got == run.board->root.pid && !run.board->root_reaped) {
@@ -184,7 +199,6 @@ void reap_root(void)
 
 /* Where we may. A bomb of hundreds spins on every core, and each of its sessions has as large a share of them as ours: at that
  * share one look at all of them takes longer than the bound. What sleeps between its rounds takes nothing from others. */
-static bool hurried;
 static int usual_nice;
 
 void hurry(void)

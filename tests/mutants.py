@@ -219,6 +219,7 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _OTH + "a_stop_takes_over"),
     ("others.c", "if (!why) walk_tree(remaining_one, NULL, WALK_LIVING);", "",
      _OTH + "who_cannot_be_killed_is_named"),
+    ("tree_linux.c", "    if (calm) calm_down();\n", "", "test_reap_is_calm.py::test_the_last_thread_ends_beside_the_reap"),
     ("proc.c", "if (!i || errno != ESRCH) error = errno;", "error = errno;",
      _OTH + "who_dies_of_the_first_signal_was_stopped"),
     ("tree_linux.c", "if (*(bool *)data && m->id.pid == run.board->root.pid) return;", "",

@@ -68,7 +68,7 @@ async def quieten(worker: Worker, *, by: str | None = None, look: Look | None = 
         worker.bury(live)
         return whole(live.outcome, ())
     members, answer = await _stop_others(worker, live, "completion", by, None, look)
-    if answer is not None and _can_stay(worker, live, answer):
+    if answer is not None and _can_stay(worker, live, answer, members):
         return Quiet(
             kept=True,
             stopped=_named(answer.stopped, members, live),
@@ -158,9 +158,10 @@ def _inside(worker: Worker, live: Live, members: Sequence[Member]) -> bool:
     return writer is not None and is_below(writer.pid, root)
 
 
-def _can_stay(worker: Worker, live: Live, answer: OthersStopped) -> bool:
+def _can_stay(worker: Worker, live: Live, answer: OthersStopped, members: Sequence[Member]) -> bool:
     done = answer.interrupted is None and answer.remaining_count == 0
-    loses = answer.stopped_count > 0 and not worker.adapter.restarts_servers
+    # Whoever was there before is not there any more, by whatever signal.
+    loses = bool(answer.stopped_count or members) and not worker.adapter.restarts_servers
     # A task may have begun behind the turn while the others were being stopped.
     return done and not loses and not worker.background and live.wanted is None
 
