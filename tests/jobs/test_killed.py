@@ -44,9 +44,9 @@ print(Job({state!r}, {job!r}).take("first").turn, count())
 """
 
 
-def _steps(every: int) -> object:
+def _steps(every: int, most: int) -> object:
     """Numbers of steps: some of them here, all of them in the torture run."""
-    first = list(range(1, 90))
+    first = list(range(1, most + 1))
     return pytest.mark.parametrize(
         "number",
         [n if n % every == 1 else pytest.param(n, marks=pytest.mark.torture) for n in first],
@@ -90,7 +90,7 @@ def _ends_once(state: str, marks: Path, before: set[Identity]) -> None:
     assert not [name for name in os.listdir(store.directory) if name.startswith(".half")]
 
 
-@_steps(6)
+@_steps(7, 48)
 @pytest.mark.parametrize("name", [None, "named"])
 def test_the_submitter_is_killed(
     store: Jobs, tmp_path: Path, nothing_left: set[Identity], number: int, name: str | None
@@ -114,7 +114,7 @@ def test_the_submitter_is_killed(
     _ends_once(store.state, marks, nothing_left)
 
 
-@_steps(6)
+@_steps(5, 56)
 def test_the_runner_is_killed(
     store: Jobs,
     tmp_path: Path,
@@ -132,7 +132,7 @@ def test_the_runner_is_killed(
     assert job.result().final
 
 
-@_steps(8)
+@_steps(3, 16)
 def test_who_recovers_a_lost_job_is_killed(
     store: Jobs, tmp_path: Path, nothing_left: set[Identity], number: int
 ) -> None:
@@ -160,7 +160,7 @@ print(count())
     assert job.result().why == "runner-lost"
 
 
-@_steps(3)
+@_steps(2, 8)
 def test_the_taker_is_killed(store: Jobs, number: int) -> None:
     job = store.submit(Command(["true"]))
     job.wait(PATIENCE)

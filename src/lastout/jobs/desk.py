@@ -30,7 +30,14 @@ __all__ = ["Desk"]
 class Desk:
     """One job, in the hands of its runner."""
 
-    def __init__(self, state: str, spec: Spec, stored: Stored | None = None) -> None:
+    def __init__(
+        self,
+        state: str,
+        spec: Spec,
+        stored: Stored | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """`watch` is the runner's own, for all its jobs: to close one takes the kernel a while."""
         self.state = state
         self.spec = spec
         self.directory = layout.job_directory(state, spec.id)
@@ -46,9 +53,11 @@ class Desk:
         self._inbox = inbox.Inbox(self.directory)
         self._inbox.seen.update(self.stored.messages)
         self._pending: list[Request] = []
-        self._watch = Watch()
+        self._watch = watch or Watch()
+        self._shares_watch = watch is not None
+        self._watched = os.path.join(self.directory, layout.INBOX)
         with contextlib.suppress(FileNotFoundError):
-            self._watch.add(os.path.join(self.directory, layout.INBOX))
+            self._watch.add(self._watched)
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll = select.epoll()
         for fd in (self._watch.descriptor, self._bell):
@@ -102,19 +111,23 @@ class Desk:
     # --- what the job does -----------------------------------------------------------------------
 
     def claim(self, run: str | None = None) -> None:
-        """Durably: this runner has the job, and, where it is told, is about to start this run."""
+        """This runner has the job, and, where it is told, is about to start this run.
+
+        That it has begun is durable already (`queue.begin`). After a loss of power nothing of the
+        run is alive; whoever is killed sooner has written this. Raises OSError.
+        """
         self.stored.state = "starting"
         self.stored.started_at = now()
         self.stored.turn = 1
         if run is not None:
             self._note_run(run, states.record_file(run, self.state))
-        self._save(durable=True)
+        self._save(needed=True)
 
     def will_start(self, run: str, record: str, key: str | None = None) -> None:
-        """Durably: this run is about to be started."""
+        """This run is about to be started; see `claim`. Raises OwnershipFailed."""
         self._note_run(run, record)
         try:
-            self._save(durable=True)
+            self._save(needed=True)
         except OSError as error:
             raise OwnershipFailed(sentences.not_started(str(error))) from error
         self.emit(feed.Started(runner=self.me, run=run, record=record))
@@ -233,13 +246,16 @@ class Desk:
             self.stored.state = "ended"
             self.stored.idle_until = None
             self.emit(feed.Ended(**told))
-            self._save()
+            # That it has ended is what the result says; the state is left as it was.
             queue.deactivate(self.state, layout.by_digest(self.spec.by), self.spec.id)
 
     def close(self) -> None:
         """Nothing more comes from this runner."""
-        self._watch.close()
         self._epoll.close()
+        if self._shares_watch:
+            self._watch.remove(self._watched)
+        else:
+            self._watch.close()
         os.close(self._bell)
         if self._feed[0] is not None:
             os.close(self._feed[0])
@@ -250,14 +266,14 @@ class Desk:
         path = os.path.join(self.directory, layout.result_name(turn))
         return os.path.exists(path)
 
-    def _save(self, *, durable: bool = False) -> None:
+    def _save(self, *, needed: bool = False) -> None:
         """Replace the state. A full disk costs readers the news, never the job its result."""
         self.stored.heartbeat = now()
         path = os.path.join(self.directory, layout.STATE)
         try:
-            replace(path, msgspec.json.encode(self.stored), durable=durable)
+            replace(path, msgspec.json.encode(self.stored), durable=False)
         except OSError:
-            if durable:
+            if needed:
                 raise
 
 

@@ -16,11 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from lastout.jobs import layout
+from lastout.jobs.files import sync_directory
 
 __all__ = [
     "Entry",
     "activate",
     "active",
+    "begin",
     "deactivate",
     "discard",
     "enter",
@@ -29,7 +31,6 @@ __all__ = [
     "places",
     "ring",
     "serve_next",
-    "taken",
 ]
 
 
@@ -68,11 +69,11 @@ def entries(state: str) -> list[Entry]:
     return sorted(_parsed(os.path.join(layout.jobs_directory(state), "queue")))
 
 
-def taken(state: str, entry: Entry) -> None:
-    """A runner has it, and has said so in the job's state."""
-    target = os.path.join(layout.jobs_directory(state), "active", f"{entry.by}.{entry.job}")
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(_path(state, entry), target)
+def begin(state: str, entry: Entry) -> None:
+    """Durably: somebody has it, and it will not be begun again. Raises OSError."""
+    folder = os.path.join(layout.jobs_directory(state), "active")
+    os.rename(_path(state, entry), os.path.join(folder, f"{entry.by}.{entry.job}"))
+    sync_directory(folder)
 
 
 def activate(state: str, by: str, job: str) -> None:
@@ -136,10 +137,9 @@ def note_served(state: str, entry: Entry) -> None:
     still = {one.by for one in entries(state)} | {by for by, _ in active(state)} | {entry.by}
     kept = {by: number for by, number in served.items() if by in still}
     with contextlib.suppress(OSError):  # for fairness alone
-        path = _served_path(state)
-        with open(path + ".new", "wb") as file:
+        # One write, and nobody reads outside the door: a runner that is killed in it costs one turn.
+        with open(_served_path(state), "wb", buffering=0) as file:
             file.write(msgspec.json.encode(kept))
-        os.rename(path + ".new", path)
 
 
 def _parsed(directory: str) -> Iterator[Entry]:

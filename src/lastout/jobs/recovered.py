@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterable
 
 import msgspec
 
@@ -20,7 +21,9 @@ from lastout.jobs import conclude, layout, queue, reading, sentences
 from lastout.jobs.desk import Desk
 from lastout.jobs.errors import JobsError
 from lastout.jobs.result import Process, Result
-from lastout.jobs.spec import Command
+from lastout.jobs.results import found_aside, put_result
+from lastout.jobs.spec import VERSION, Command, Spec
+from lastout.jobs.status import Stored
 from lastout.leases import locks
 from lastout.leases.model import Holder
 from lastout.leases.store import Store
@@ -29,7 +32,7 @@ from lastout.recovery import act
 from lastout.recovery import case as cases
 from lastout.recovery.case import Asker, Case
 
-__all__ = ["Recovered", "conclude_runs", "recover", "recover_job"]
+__all__ = ["Recovered", "conclude_runs", "recover", "recover_active", "recover_job"]
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -45,14 +48,23 @@ def recover(state: str | os.PathLike[str] | None = None) -> list[Recovered]:
     Blocks for as long as their stops take. Raises OSError.
     """
     where = states.locate(state)
-    found = []
     queued = [entry.job for entry in queue.entries(where)]
-    begun = [job for _, job in queue.active(where)]
-    for job in dict.fromkeys((*begun, *queued)):
-        with contextlib.suppress(JobsError):
-            if (one := recover_job(where, job)) is not None:
-                found.append(one)
+    found = _recover_all(where, (*(job for _, job in queue.active(where)), *queued))
     _sweep(where)
+    return found
+
+
+def recover_active(state: str) -> list[Recovered]:
+    """`recover` for what has begun: what waits has nothing to be recovered."""
+    return _recover_all(state, (job for _, job in queue.active(state)))
+
+
+def _recover_all(state: str, jobs: Iterable[str]) -> list[Recovered]:
+    found = []
+    for job in dict.fromkeys(jobs):
+        with contextlib.suppress(JobsError):
+            if (one := recover_job(state, job)) is not None:
+                found.append(one)
     return found
 
 
@@ -144,24 +156,38 @@ def _recover(state: str, job: str) -> Recovered | None:
     if reading.final(state, job) is not None:
         queue.deactivate(state, by, job)
         return Recovered(job, "it had ended")
+    directory = layout.job_directory(state, job)
+    if (aside := found_aside(directory, job)) is not None:
+        put_result(directory, aside)
+        if aside.final:
+            queue.deactivate(state, by, job)
+            return Recovered(job, "its result had not got its name")
     if stored is None or stored.runner is None:
-        return None  # it waits
+        if not any(one == job for _, one in queue.active(state)):
+            return None  # it waits
+        stored = Stored(version=VERSION, state="starting", turn=1)
+        return _publish(state, spec, stored, f"{sentences.RUNNER_LOST}; {sentences.NEVER_STARTED}")
     if still_alive(stored.runner.identity) is Alive.YES or _inside(state, stored.runs):
         return None
-    was, other_boot = stored.runner, _other_boot(stored.runner)
+    reason = sentences.another_boot() if _other_boot(stored.runner) else sentences.RUNNER_LOST
+    return _publish(state, spec, stored, reason)
+
+
+def _publish(state: str, spec: Spec, stored: Stored, reason: str) -> Recovered:
+    was = stored.runner
     desk = Desk(state, spec, stored)
     try:
-        why = sentences.another_boot() if other_boot else sentences.RUNNER_LOST
-        result = conclude_runs(desk, why)
-        detail = {**result.detail, "runner": msgspec.to_builtins(was)}
-        result = msgspec.structs.replace(result, detail=detail)
+        result = conclude_runs(desk, reason)
+        if was is not None:
+            detail = {**result.detail, "runner": msgspec.to_builtins(was)}
+            result = msgspec.structs.replace(result, detail=detail)
         if desk.has_result():
             desk.end(result)
         else:
             desk.publish(result)
     finally:
         desk.close()
-    return Recovered(job, result.reason or sentences.RUNNER_LOST)
+    return Recovered(spec.id, result.reason or reason)
 
 
 def _other_boot(runner: Process) -> bool:

@@ -10,21 +10,22 @@ from typing import Final
 import msgspec
 
 from lastout.jobs import layout, sentences
-from lastout.jobs.files import replace, sync_directory, written
+from lastout.jobs.files import replace, written
 from lastout.jobs.result import Result
 
-__all__ = ["RESERVED", "fitting", "put_result", "set_aside"]
+__all__ = ["RESERVED", "fitting", "found_aside", "put_result", "set_aside"]
 
-RESERVED: Final = 64 << 10
+RESERVED: Final = 16 << 10
 """The room, in bytes, that is set aside for a result when its job is submitted."""
 
 
 def set_aside(directory: str) -> None:
     """Make sure that a result can be written later. Raises OSError."""
     path = os.path.join(directory, layout.RESERVE)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, RESERVED)
+        # Really written: then a flush of the result has no new block to account for.
+        written(fd, b"\0" * RESERVED)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -34,25 +35,45 @@ def set_aside(directory: str) -> None:
 
 
 def put_result(directory: str, result: Result) -> None:
-    """Write a result, durably, into new room or into what was set aside. Raises OSError."""
-    path = os.path.join(directory, layout.result_name(result.turn))
+    """Write a result, durably, and only then under its name. Raises OSError.
+
+    It goes into the room that was set aside, whose name is durable already, so that one flush is
+    enough: `found_aside` finds it there should nobody live to give it its own name.
+    """
+    data = msgspec.json.encode(result)
     reserve = os.path.join(directory, layout.RESERVE)
-    try:
-        replace(path, msgspec.json.encode(result))
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        data = fitting(result, RESERVED, error.strerror or str(error))
-        fd = os.open(reserve, os.O_RDWR | os.O_CLOEXEC)
+    path = os.path.join(directory, layout.result_name(result.turn))
+    if len(data) > RESERVED or not os.path.exists(reserve):
         try:
-            written(fd, data)
-            os.ftruncate(fd, len(data))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            replace(path, data)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            data = fitting(result, RESERVED, error.strerror or str(error))
+        else:
+            _tidy(reserve, result)
+            return
+    fd = os.open(reserve, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        written(fd, data.ljust(RESERVED))
+        os.fdatasync(fd)
         os.rename(reserve, path)
-        sync_directory(directory)
-        return
+        os.ftruncate(fd, len(data))
+    finally:
+        os.close(fd)
+
+
+def found_aside(directory: str, job: str) -> Result | None:
+    """A result that is complete and has not got its name: its writer was killed in between."""
+    try:
+        with open(os.path.join(directory, layout.RESERVE), "rb") as file:
+            found = msgspec.json.decode(file.read(), type=Result)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    return found if found.job == job else None
+
+
+def _tidy(reserve: str, result: Result) -> None:
     if result.final:
         with contextlib.suppress(OSError):
             os.unlink(reserve)

@@ -59,6 +59,7 @@ class Runner:
         self._number = number
         self._slot = slot
         self._desk: Desk | None = None
+        self._watch = Watch()
         self._asked_to_end: str | None = None
         self._me = Process.of(take(os.getpid()))
         os.set_inheritable(slot, False)
@@ -68,8 +69,10 @@ class Runner:
 
     def loop(self) -> None:
         """Until nothing is left to do."""
+        # A thread that starts runners for those who cannot, when something is queued meanwhile.
+        threading.Thread(target=self._hear_bell, name="bell", daemon=True).start()
         while self._asked_to_end is None:
-            recovered.recover(self.state)
+            recovered.recover_active(self.state)
             claimed = self._claim()
             if claimed is None:
                 return
@@ -134,19 +137,18 @@ class Runner:
     # --- doing it --------------------------------------------------------------------------------
 
     def _begin(self, spec: Spec, entry: Entry, lock: int) -> None:
-        desk = self._desk = Desk(self.state, spec)
+        desk = self._desk = Desk(self.state, spec, watch=self._watch)
         try:
             plain = isinstance(spec.work, Command)
             try:
+                queue.begin(self.state, entry)
                 desk.claim(states.new_run() if plain else None)
             except OSError as error:
                 self._publish(desk, _failed(sentences.not_started(str(error)), "not-started"))
                 return
-            queue.taken(self.state, entry)
             if self._asked_to_end is not None:
                 desk.shut_down(self._asked_to_end)
-            with _Bell(self.state):
-                self._guarded(desk, lock, None)
+            self._guarded(desk, lock, None)
         finally:
             self._desk = None
             desk.close()
@@ -194,6 +196,13 @@ class Runner:
                 # Not even the room that was set aside: nobody is told before it is durable.
                 time.sleep(_NO_ROOM_WAIT)
 
+    def _hear_bell(self) -> None:
+        with Watch() as watch:
+            watch.add(os.path.join(layout.jobs_directory(self.state), "queue"))
+            while watch.wait(None):
+                with contextlib.suppress(OSError):
+                    route.start_runners(self.state)
+
     def _shut_down(self, number: int, frame: FrameType | None) -> None:
         by = f"SIG{signal.Signals(number).name.removeprefix('SIG')} to its runner"
         self._asked_to_end = by
@@ -201,39 +210,6 @@ class Runner:
             self._desk.shut_down(by)
         else:
             sys.exit(0)  # between two jobs; the kernel gives the slot back
-
-
-class _Bell:
-    """While a job runs: starts runners for those who cannot, when something is queued."""
-
-    def __init__(self, state: str) -> None:
-        self._state = state
-        self._watch = Watch()
-        self._done = os.eventfd(0, os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._listen, name="bell", daemon=True)
-
-    def __enter__(self) -> None:
-        self._watch.add(os.path.join(layout.jobs_directory(self._state), "queue"))
-        self._thread.start()
-
-    def __exit__(self, *exc_info: object) -> None:
-        os.eventfd_write(self._done, 1)
-        self._thread.join()
-        self._watch.close()
-        os.close(self._done)
-
-    def _listen(self) -> None:
-        import select
-
-        poll = select.poll()
-        poll.register(self._done, select.POLLIN)
-        poll.register(self._watch.descriptor, select.POLLIN)
-        while True:
-            if any(fd == self._done for fd, _ in poll.poll()):
-                return
-            self._watch.changed()
-            with contextlib.suppress(OSError):
-                route.start_runners(self._state)
 
 
 def _failed(reason: str, why: str) -> Result:
