@@ -145,6 +145,16 @@ def test_an_idle_agent_is_ended_after_its_time_and_the_conversation_goes_on_in_a
     assert agents.transcript(end.conversation) == ["one", "two", "four"]
 
 
+def test_a_conversation_has_one_key_however_it_is_named(agents):
+    first = agents.wait(agents.submit("one"))
+    named = agents.wait(job := agents.submit("two", conversation=first.conversation, keep=60))
+    assert named.detail["key"] == first.detail["key"]
+    other = agents.wait(agents.submit("three", conversation=first.conversation))
+    assert (other.why, "is held by run" in other.reason) == ("not-started", True)
+    agents.ended_by_cancel(job)
+    assert agents.transcript(first.conversation) == ["one", "two"]
+
+
 def test_what_cannot_be_continued_is_refused_before_anything_is_written(agents):
     job = agents.submit("one", keep=60)
     agents.wait(job)

@@ -59,6 +59,18 @@ class Host:
         """Those that are open here, by key."""
         return dict(self._open)
 
+    def key_of(self, agent: str, native: str) -> str | None:
+        """The key of the conversation that this kind of agent knows by this name, where one is
+        stored: it must not get a second one."""
+        return next(
+            (
+                kept.key
+                for kept in self._ledger.conversations()
+                if kept.native == native and kept.agent.partition(":")[0] == agent.partition(":")[0]
+            ),
+            None,
+        )
+
     def known(self) -> list[Kept]:
         """Every conversation that is stored, open or not."""
         return self._ledger.conversations()

@@ -94,9 +94,12 @@ class _Turns:
         except ValueError as refusal:
             self._refuse(refusal)
             return
-        self._key = opened.key
-        turns_open.note(work.directory, opened)
         async with open_host(state=work.state, idle=math.inf) as host:
+            if opened.native is not None:
+                known = host.key_of(opened.agent, opened.native)
+                opened = msgspec.structs.replace(opened, key=known or opened.key)
+            self._key = opened.key
+            turns_open.note(work.directory, opened)
             try:
                 self._chat = await host.open(
                     opened.key,
