@@ -22,7 +22,7 @@ from lastout.errors import LimitReached
 from lastout.evidence.events import Event
 from lastout.evidence.journal import Follower, Problem
 
-__all__ = ["Link", "limit_named", "pair"]
+__all__ = ["Link", "front_pidfd", "limit_named", "pair"]
 
 _MOST_AT_ONCE = 1 << 16
 
@@ -122,11 +122,24 @@ class Link:
         self._forget(self._pidfd)
         try:
             found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:
+        except OSError:
             return  # somebody's waitpid(-1), or SIGCHLD is ignored: the lines have the outcome
         if found is not None:
             ended_by_itself = found.si_code == os.CLD_EXITED
             self.front_status = found.si_status if ended_by_itself else -found.si_status
+
+
+def front_pidfd(pid: int) -> int:
+    """A pidfd of the front that was just started, as `pid`; OSError when there is no descriptor.
+
+    With SIGCHLD ignored, or a stray waitpid(-1) in another thread, it can have ended and left its
+    number by now: then a descriptor that is readable at once, as the pidfd of a dead one would be.
+    """
+    try:
+        # The number may be somebody else's already; `started` names the front, and is compared.
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return os.eventfd(1)
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal
 from lastout.forked import cut_off, register
 from lastout.graces import MARGIN, Graces, resolve
 from lastout.handed import Handed
-from lastout.link import Link, limit_named, pair
+from lastout.link import Link, front_pidfd, limit_named, pair
 from lastout.outcome import Outcome
 from lastout.state import new_run, record_path
 from lastout.threaded import Threaded
@@ -138,7 +138,7 @@ class Popen(Threaded, subprocess.Popen[AnyStr]):
                 with limit_named(_AT_START):
                     super()._execute_child(*call)  # type: ignore[misc]
             with limit_named(_AT_START):
-                self._link = Link(ours, os.pidfd_open(self.pid))
+                self._link = Link(ours, front_pidfd(self.pid))
         except BaseException:
             # A front that did start hears its owner hang up, and stops.
             ours.close()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-from lastout.link import limit_named, pair
+from lastout.link import front_pidfd, limit_named, pair
 
 __all__ = ["DESCRIPTORS", "Redirection", "Spawned", "group_number", "spawn", "user_number"]
 
@@ -92,14 +92,14 @@ def spawn(
         front.returncode = 0
         # What the standard library has given back by now is enough for the pidfd and the epoll.
         try:
-            # A stray waitpid(-1) in another thread could take the front away before this line, and
-            # its number be given to somebody else; `started` names the front, and is compared.
-            pidfd = os.pidfd_open(front.pid)
+            pidfd = front_pidfd(front.pid)
         except OSError:
-            # Another thread took the last descriptor. The front is our unreaped child, so the number
-            # is its own; its keeper ends what it may have started.
-            os.kill(front.pid, signal.SIGKILL)
-            os.waitpid(front.pid, 0)
+            # Another thread took the last descriptor. While the front is our unreaped child, the
+            # number is its own; its keeper ends what it may have started.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, front.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                os.kill(front.pid, signal.SIGKILL)
+                os.waitpid(front.pid, 0)
             raise
         ours.pop_all()
         return Spawned(front.pid, pidfd, control, stdin_fd, stdout_fd, stderr_fd)

@@ -16,8 +16,6 @@ ROOT = HERE.parents[1]
 
 SAMPLE = [
     "tests/supervisor/test_front_keeper.py",
-    "tests/supervisor/test_stdin_end.py",
-    "tests/supervisor/test_exit_status.py",
 ]
 
 

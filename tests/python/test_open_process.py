@@ -291,6 +291,7 @@ async def test_no_descriptor_is_left_open(state: Path) -> None:
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.quiet
 async def test_there_is_no_thread_and_no_polling(state: Path) -> None:
     import threading
 

@@ -74,6 +74,36 @@ async def test_an_ignored_sigchld_takes_no_status_away(tmp_path: Path, anyio_bac
     assert (done.stdout, done.stderr) == (b"9\n", b"")
 
 
+@pytest.mark.parametrize("popen", [False, True])
+async def test_the_front_is_gone_before_anybody_can_hold_it(
+    tmp_path: Path, anyio_backend: str, popen: bool
+) -> None:
+    """With SIGCHLD ignored its number is free the moment it ends, if that is before the pidfd."""
+    program = f"""
+        import os, signal, anyio, lastout
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        pidfd_open = os.pidfd_open
+        def late(pid, *flags):
+            with open(pidfd_open(pid)) as front:
+                import select
+                select.select([front], [], [])
+            while os.path.exists(f"/proc/{{pid}}"):
+                pass
+            return pidfd_open(pid, *flags)
+        os.pidfd_open = late
+        argv = ["sh", "-c", "exit 9"]
+        async def main():
+            async with lastout.open_process(argv, state={str(tmp_path)!r}) as p:
+                print((await p.wait()).returncode)
+        if {popen}:
+            print(lastout.Popen(argv, state={str(tmp_path)!r}).wait())
+        else:
+            anyio.run(main, backend={anyio_backend!r})
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True)
+    assert (done.stdout, done.stderr) == (b"9\n", b"")
+
+
 @pytest.mark.parametrize("record", [True, None])
 async def test_the_front_killed_the_root_s_status_is_still_known(
     state: Path, tmp_path: Path, record: bool | None

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.anyio
 async def test_all_of_a_large_output_arrives_in_bounded_memory(state: Path) -> None:
     """200 MB; the program waits for us in between, and we keep no more than one chunk."""
     size = 200 << 20
-    program = f"import os\nb = bytes(1 << 20)\nfor _ in range({size >> 20}): os.write(1, b)"
+    program = (
+        f"import sys\nb = bytes(1 << 20)\nfor _ in range({size >> 20}): sys.stdout.buffer.write(b)"
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     got = 0
     argv = [sys.executable, "-I", "-S", "-c", program]
