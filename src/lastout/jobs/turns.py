@@ -70,6 +70,7 @@ class _Turns:
         self._changes = Changes()
         self._key = ""
         self._record: str | None = None
+        self._runs: list[str] = []
         self._locks: dict[HeldLock, None] = {}
         self._began_ns = 0
         self._over = False
@@ -136,6 +137,7 @@ class _Turns:
         # their callers may choose the same ids.
         name = self._work.spec.id if answers is None else f"{self._work.spec.id}:{answers}"
         self._in_turn, self._stray = True, False
+        self._runs = [self._chat.run] if self._chat.run is not None else []
         sent = await self._chat.send(text, id=name)
         await self._until_settled(sent)
         why: Why = "completion"
@@ -169,6 +171,7 @@ class _Turns:
                 final=final,
                 undelivered=tuple(one.id for one in self._waiting) if final else (),
                 locks=self._killed_locks(quiet),
+                runs=tuple(self._runs),
                 conversation=self._chat.kept.native or self._chat.kept.opened,
                 detail={
                     "key": self._key,
@@ -321,6 +324,7 @@ class _Turns:
             assert event.record is not None
             self._work.will_start(event.run, event.record, self._key)
             self._record = event.record
+            self._runs.append(event.run)
         elif isinstance(event, TurnEnded) and event.message is not None:
             self._in_turn = False
         elif not self._in_turn and isinstance(event, CommandStarted):

@@ -29,6 +29,7 @@ def of_turn(
     final: bool,
     undelivered: tuple[str, ...],
     locks: tuple[HeldLock, ...],
+    runs: tuple[str, ...],
     conversation: str | None,
     detail: dict[str, Any],
 ) -> Result:
@@ -66,6 +67,7 @@ def of_turn(
         remaining_count=count,
         undelivered=undelivered,
         locks=locks,
+        runs=runs,
         detail={
             **detail,
             "agent_kept": quiet.kept,
