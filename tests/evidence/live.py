@@ -96,6 +96,15 @@ def settle(before: set[Identity]) -> None:
             os.close(fd)
 
 
+def left_instances() -> list[str]:
+    """Those whose tracer is gone and that stay. One of somebody else's run, played at the same time,
+    is removed by its guard in a moment."""
+    limit = time.monotonic() + _SETTLE_S
+    while (found := instances()) and time.monotonic() < limit:
+        pass
+    return found
+
+
 def instances(pid: int | None = None) -> list[str]:
     """The trace instances of this tracer, or those whose tracer is gone; others' are left alone."""
     code = (

@@ -18,7 +18,7 @@ from lastout.evidence.trace import TracingUnavailable
 from lastout.evidence.trace import source as sources
 from lastout.evidence.trace.source import Source
 
-from .live import PYTHON, Told, instances, run, settle
+from .live import PYTHON, Told, instances, left_instances, run, settle
 
 pytestmark = pytest.mark.root
 
@@ -34,7 +34,7 @@ def test_nothing_stays_behind_after_a_traced_run(tmp_path: Path) -> None:
     told = run(tmp_path, "true", traced=True)
     assert [line["event"] for line in told.lines][-1] == "trace-ended"
     assert told.lines[-1]["why"] == ""
-    assert instances() == []
+    assert left_instances() == []
 
 
 def test_a_traced_run_holds_nothing_of_the_run_back(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_service_joins_runs_by_identity(tmp_path: Path, nothing_left: set[Id
     settle(nothing_left)
     told = Told(0, path)
     assert f"SIGKILL for the root came from the owner, pid {os.getpid()} (" in told.says("sender")
-    assert instances() == []
+    assert left_instances() == []
 
 
 def test_a_service_that_is_stopped_says_so_in_the_records(
@@ -144,7 +144,7 @@ def test_a_service_that_is_stopped_says_so_in_the_records(
     settle(nothing_left)
     told = Told(0, path)
     assert "the tracer was stopped" in told.says("trace-ended")
-    assert instances() == []
+    assert left_instances() == []
 
 
 def test_without_root_ends_are_seen_and_senders_are_not(
