@@ -97,9 +97,9 @@ def _due(state: str, one: Activation) -> tuple[Found, launch.Prepared | None]:
     if found.state is not State.ACCEPTED:
         return found, None
     if activations.asked_to_stop(state, one) is not None:
-        return steps.give_up(state, one, "it was stopped before it was started"), None
+        return steps.give_up(state, one, sentences.STOPPED_BEFORE), None
     if len(one.attempts) >= steps.MOST_ATTEMPTS:
-        why = f"{len(one.attempts)} starts of its supervisor came to nothing; its output says more"
+        why = sentences.came_to_nothing(len(one.attempts))
         return steps.give_up(state, one, why), None
     begun = launch.begin_attempt(state, one)
     try:
@@ -109,4 +109,4 @@ def _due(state: str, one: Activation) -> tuple[Found, launch.Prepared | None]:
 
 
 def _not_started(state: str, one: Activation, error: Exception) -> Found:
-    return steps.give_up(state, one, f"it could not be started: {error}")
+    return steps.give_up(state, one, sentences.not_started(error))

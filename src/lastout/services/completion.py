@@ -172,25 +172,19 @@ def _end(
 
 
 def _why(outcome: Outcome, ended_by: str, verdict: Verdict) -> str:
-    text = f"it {sentences.ENDINGS[ended_by]}"
-    if outcome.returncode is None:
-        text += "; how the command itself ended was not seen"
-    elif outcome.returncode < 0:
-        text += f"; the command died by signal {-outcome.returncode}"
-    elif outcome.returncode or ended_by != "itself":
-        text += f"; the command ended with status {outcome.returncode}"
-    if not outcome.tree_gone:
-        text += f"; {verdict.sentence}"
-    elif outcome.stopped:
-        text += f"; {len(outcome.stopped)} that it had left running were stopped"
-    return text
+    return sentences.how_it_ended(
+        ended_by,
+        outcome.returncode,
+        None if outcome.tree_gone else verdict.sentence,
+        len(outcome.stopped),
+    )
 
 
 def _refusal(contents: Contents) -> str:
     for event in contents.events:
         if isinstance(event, lines.Refused | lines.Failed):
-            return f"it could not be started: {event.message}"
-    return "it could not be started, and its record does not say why"
+            return sentences.not_started(event.message)
+    return sentences.not_started("its record does not say why")
 
 
 def _signal(code: int | None) -> str | None:

@@ -87,7 +87,7 @@ def owner_asks(what: str, definition: Definition | None, token: str | None) -> N
     """Members of a run are not the owner, unless they have its token. Raises NotItsOwner."""
     if token is not None and definition is not None:
         if not secrets.compare_digest(token_digest(token), definition.token_sha256):
-            raise NotItsOwner("this is not the token of the service's owner")
+            raise NotItsOwner(sentences.WRONG_TOKEN)
         return
     run = run_above()
     if run is not None:
@@ -127,12 +127,12 @@ def _check(definition: Definition) -> None:
     if definition.timeout_s is not None:
         seconds("the deadline", definition.timeout_s)
         if not definition.timeout_s:
-            raise ValueError("a deadline of 0 s leaves no time for anything; leave it out")
+            raise ValueError(sentences.NO_TIME)
     resolve(definition.budget)
     if definition.manager not in ("lastout", "systemd", "systemd-user"):
-        raise ValueError(f"there is no manager {definition.manager!r}")
+        raise ValueError(sentences.no_such("manager", definition.manager))
     if definition.contain not in ("subreaper", "cgroup", "pidns"):
-        raise ValueError(f"there is no tier {definition.contain!r}")
+        raise ValueError(sentences.no_such("tier", definition.contain))
     if definition.keep < 1:
         raise ValueError("at least 1 completed activation is kept")
     account_of(definition)
@@ -157,7 +157,7 @@ def _unlink(state: str, definition: Definition) -> None:
     if definition.manager == "lastout":
         return
     if not systemd.available(definition.manager):
-        raise NoRoute(f"{definition.manager} does not answer, so its unit cannot be removed")
+        raise NoRoute(sentences.no_manager(definition.manager))
     systemd.remove(state, definition)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(systemd.unit_path(state, definition.name))

@@ -5,30 +5,60 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ENDED_FIRST",
     "ENDINGS",
+    "GOES_ON",
     "NO_SERVICE_PROCESS",
+    "NO_TIME",
     "SERVES_ALREADY",
+    "STARTS_LATER",
+    "STOPPED_BEFORE",
+    "WRONG_TOKEN",
     "already_running",
     "bad_name",
     "busy",
+    "came_to_nothing",
     "damaged",
+    "how_it_ended",
     "joined",
     "member_asks",
+    "never_started",
     "newer",
     "no_account",
     "no_activation",
+    "no_answer",
+    "no_manager",
     "no_program",
     "no_service",
+    "no_such",
+    "not_over",
     "not_root",
     "not_running",
+    "not_settled",
+    "not_started",
+    "not_started_yet",
     "result_directory",
+    "run_by",
+    "strange_listener",
+    "systemctl_failed",
     "taken",
+    "unit_not_started",
+    "unproven",
 ]
 
 NO_SERVICE_PROCESS: Final = (
     "no service process of this state directory is running, so nobody outside of the caller's tree "
     "can start the work; its owner starts one with `lastout service serve`. Nothing was written"
 )
+ENDED_FIRST: Final = (
+    "the service process ended before it answered; it may have taken the request: "
+    "`lastout service status` says so"
+)
+GOES_ON: Final = "it goes on"
+NO_TIME: Final = "a deadline of 0 s leaves no time for anything; leave it out"
+STARTS_LATER: Final = "accepted, and started when its owner runs `lastout service serve` again"
+STOPPED_BEFORE: Final = "it was stopped before it was started"
+WRONG_TOKEN: Final = "this is not the token of the service's owner"
 SERVES_ALREADY: Final = "a service process of this state directory is running already"
 
 ENDINGS: Final = {
@@ -126,3 +156,97 @@ def no_program(program: str, path: str | None) -> str:
 def result_directory(path: str, why: object) -> str:
     """The result file could not be made there."""
     return f"the result cannot be written to {path}: {why}"
+
+
+def no_answer(seconds: float, *, asked: bool) -> str:
+    """The service process hangs."""
+    left = "it may have taken the request: ask `lastout service status`"
+    return (
+        f"the service process has not answered for {seconds:g} s; "
+        f"{left if asked else 'nothing was asked'}"
+    )
+
+
+def strange_listener(uid: int) -> str:
+    """Somebody else's process is there."""
+    return f"uid {uid} listens on the socket of another user's services"
+
+
+def not_settled(why: object) -> str:
+    """A step that could not be taken."""
+    return f"it cannot be settled from here: {why}"
+
+
+def not_over(name: str, activation: str, problem: str) -> str:
+    """The wait is over, the activation is not."""
+    return f"{name} {activation} is not over yet; {problem}"
+
+
+def unproven(name: str, activation: str, verdict: str) -> str:
+    """Nobody can say that it is over."""
+    return f"{name} {activation}: {verdict}; nothing is published"
+
+
+def not_started_yet(name: str, activation: str) -> str:
+    """Durable, and nobody is there."""
+    return (
+        f"{name} {activation} is accepted and not started: the service process has ended; it starts "
+        "when its owner runs `lastout service serve` again"
+    )
+
+
+def never_started(name: str) -> str:
+    """No activation at all."""
+    return f"{name!r} was never started"
+
+
+def not_started(why: object) -> str:
+    """Nothing was executed."""
+    return f"it could not be started: {why}"
+
+
+def came_to_nothing(count: int) -> str:
+    """Start after start."""
+    return f"{count} starts of its supervisor came to nothing; its output says more"
+
+
+def no_such(what: str, word: str) -> str:
+    """A word that is none of those that are there."""
+    return f"there is no {what} {word!r}"
+
+
+def no_manager(manager: str) -> str:
+    """systemd is not there."""
+    return f"no {manager} manager answers here; nothing was written"
+
+
+def run_by(name: str, manager: str) -> str:
+    """Asked of the wrong one."""
+    return f"{name!r} is run by {manager}"
+
+
+def unit_not_started(why: str) -> str:
+    """systemd refuses."""
+    return f"it is accepted, and systemd does not start it: {why}; the next start tries again"
+
+
+def systemctl_failed(word: str, why: str) -> str:
+    """systemd refuses something else."""
+    return f"systemctl {word} failed: {why}"
+
+
+def how_it_ended(ended_by: str, code: int | None, verdict: str | None, stopped: int) -> str:
+    """The end of an activation: by whom, how the command ended (minus a signal, None: not seen),
+    the verdict where an empty tree was not seen, and how many others were stopped."""
+    text = f"it {ENDINGS[ended_by]}"
+    if code is None:
+        text += "; how the command itself ended was not seen"
+    elif code < 0:
+        text += f"; the command died by signal {-code}"
+    elif code or ended_by != "itself":
+        text += f"; the command ended with status {code}"
+    if verdict is not None:
+        text += f"; {verdict}"
+    elif stopped:
+        text += f"; {stopped} other {'process was' if stopped == 1 else 'processes were'} stopped"
+    return text

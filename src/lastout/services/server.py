@@ -28,6 +28,7 @@ from lastout.services import activation as activations
 from lastout.services import begin, layout, sentences, wire
 from lastout.services.definition import load
 from lastout.services.errors import Busy, NoRoute, ServiceError
+from lastout.services.starter import runner_argv
 from lastout.services.steps import RETRY, Found, State
 
 __all__ = ["Server", "serve_ready"]
@@ -243,7 +244,7 @@ class Server:
         with layout.alone(self.state, name, _STEP):
             definition = load(self.state, name)
             if definition.manager != "lastout":
-                raise ServiceError(f"{name!r} is run by {definition.manager}")
+                raise ServiceError(sentences.run_by(name, definition.manager))
             accepted = begin.accept(
                 self.state,
                 definition,
@@ -265,16 +266,10 @@ class Server:
 
     def _start_runner(self) -> None:
         """A short-lived child of ours, outside of every run, starts the job runners that are due."""
-        import lastout
-
-        root = os.path.dirname(os.path.dirname(os.path.abspath(lastout.__file__)))
-        script = (
-            "import sys; sys.path.insert(0, sys.argv[1]); "
-            "from lastout.jobs.route import start_runners; start_runners(sys.argv[2])"
-        )
+        argv = runner_argv(self.state)
         pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-c", script, root, self.state],
+            argv[0],
+            argv,
             dict(os.environ),
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)],
             setsid=True,

@@ -8,7 +8,7 @@ import sys
 from lastout.services import wire
 from lastout.services.errors import ServiceError
 
-__all__ = ["request_runner", "runner_route"]
+__all__ = ["request_runner", "runner_argv", "runner_route"]
 
 
 def request_runner(state: str) -> bool:
@@ -32,7 +32,7 @@ def request_runner(state: str) -> bool:
         return False
     from lastout.services.systemd import run_apart
 
-    return run_apart(_argv(state))
+    return run_apart(runner_argv(state))
 
 
 def runner_route(state: str) -> bool:
@@ -49,7 +49,8 @@ def runner_route(state: str) -> bool:
     return choose() != "lastout"
 
 
-def _argv(state: str) -> list[str]:
+def runner_argv(state: str) -> list[str]:
+    """What starts the job runners that are due, executed outside of every run."""
     import lastout
 
     root = os.path.dirname(os.path.dirname(os.path.abspath(lastout.__file__)))

@@ -145,7 +145,7 @@ class Services:
             replace(os.path.join(directory, "stop.json"), msgspec.json.encode(said) + b"\n")
             found = steps.settle(self.state, one, fence=True)
             if found.state is State.ACCEPTED:
-                found = steps.give_up(self.state, one, "it was stopped before it was started")
+                found = steps.give_up(self.state, one, sentences.STOPPED_BEFORE)
         if found.completion is None:
             steps.force_stop(self.state, one, now=now_)
         return waiting.wait(self.state, name, one.id, 0.0)
@@ -213,10 +213,10 @@ class Services:
             found = waiting.look(self.state, name, activation)
         except OSError as error:
             one = activations.load(self.state, name, activation)
-            return Status(definition, Found(State.STARTING, one), f"cannot be settled: {error}")
+            return Status(definition, Found(State.STARTING, one), sentences.not_settled(error))
         note = found.undelivered
         if found.state is State.ACCEPTED and definition.manager == "lastout" and not self.serving():
-            note = "accepted, and started when its owner runs `lastout service serve` again"
+            note = sentences.STARTS_LATER
         return Status(definition, found, note)
 
     def statuses(self) -> list[Status | tuple[str, str]]:
@@ -277,7 +277,7 @@ class Services:
 
     def _by_systemd(self, definition: Definition, new: bool, request: str | None) -> Begun:
         if not systemd.available(definition.manager):
-            raise NoRoute(f"{definition.manager} does not answer; nothing was written")
+            raise NoRoute(sentences.no_manager(definition.manager))
         name = definition.name
         me = take(os.getpid())
         by = Asker(pid=me.pid, start=me.start, uid=os.getuid(), run=run_above())
@@ -304,5 +304,5 @@ class Services:
         load(self.state, name)
         one = activations.newest(self.state, name)
         if one is None:
-            raise NotRunning(f"{name!r} was never started")
+            raise NotRunning(sentences.never_started(name))
         return one

@@ -14,7 +14,7 @@ import sys
 from typing import Final
 
 from lastout.graces import MARGIN, resolve
-from lastout.services import layout
+from lastout.services import layout, sentences
 from lastout.services.definition import Definition
 from lastout.services.errors import NoRoute, ServiceError
 from lastout.state import locate
@@ -105,7 +105,7 @@ def unit_text(state: str, definition: Definition) -> str:
 def install(state: str, definition: Definition) -> None:
     """Write the unit and make it known to its manager. Raises NoRoute, ServiceError, OSError."""
     if not available(definition.manager):
-        raise NoRoute(f"no {definition.manager} manager is running here; nothing was written")
+        raise NoRoute(sentences.no_manager(definition.manager))
     from lastout.jobs.files import replace
 
     path = unit_path(state, definition.name)
@@ -127,10 +127,7 @@ def start(state: str, definition: Definition) -> None:
     """
     done = _ask(definition.manager, "start", "--no-block", unit_name(state, definition.name))
     if done.returncode:
-        raise NoRoute(
-            f"it is accepted, and systemd does not start it: {done.stderr.strip()}; "
-            "the next start tries again"
-        )
+        raise NoRoute(sentences.unit_not_started(done.stderr.strip()))
 
 
 def run_apart(argv: list[str]) -> bool:
@@ -153,7 +150,7 @@ def run_apart(argv: list[str]) -> bool:
 def _told(manager: str, *words: str) -> None:
     done = _ask(manager, *words)
     if done.returncode:
-        raise ServiceError(f"systemctl {words[0]} failed: {done.stderr.strip()}")
+        raise ServiceError(sentences.systemctl_failed(words[0], done.stderr.strip()))
 
 
 def _ask(manager: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from lastout.evidence.watch import Watch
 from lastout.recovery.supervisors import START_BOUND
 from lastout.services import activation as activations
 from lastout.services import completion as completions
-from lastout.services import layout, steps
+from lastout.services import layout, sentences, steps
 from lastout.services.completion import Completion
 from lastout.services.errors import Busy, StillWaiting
 from lastout.services.steps import Found, State
@@ -59,14 +59,14 @@ def wait(
         starting: float | None = None
         while True:
             again: float | None = None
-            problem = "it goes on"
+            problem = sentences.GOES_ON
             try:
                 found = look(state, name, activation)
             except (Busy, OSError) as error:
                 done = completions.load(state, name, activation)
                 if done is not None:
                     return done
-                problem = f"it cannot be settled from here: {error}"
+                problem = sentences.not_settled(error)
                 again = _again(error)
             else:
                 if found.completion is not None:
@@ -88,7 +88,7 @@ def wait(
                     again = _AGAIN  # both ended between two looks
             left = None if due is None else due - time.monotonic()
             if left is not None and left <= 0:
-                raise StillWaiting(f"{name} {activation} is not over yet; {problem}")
+                raise StillWaiting(sentences.not_over(name, activation, problem))
             wanted = [each for each in (left, again) if each is not None]
             ready = _sleep(watch, known, None if lost else connection, min(wanted, default=None))
             if connection is not None and connection.fileno() in ready:
@@ -109,12 +109,9 @@ def _again(error: Exception) -> float | None:
 def _check(name: str, found: Found, not_started: bool) -> None:
     one = found.activation.id
     if found.state is State.UNPROVEN and found.verdict is not None:
-        raise StillWaiting(f"{name} {one}: {found.verdict.sentence}; nothing is published")
+        raise StillWaiting(sentences.unproven(name, one, found.verdict.sentence))
     if not_started and found.activation.definition.manager == "lastout":
-        raise StillWaiting(
-            f"{name} {one} is accepted and not started: the service process has ended; it starts "
-            "when its owner runs `lastout service serve` again"
-        )
+        raise StillWaiting(sentences.not_started_yet(name, one))
 
 
 def _sleep(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from lastout.identity import ProcessIdentity, take
-from lastout.services import above, layout
+from lastout.services import above, layout, sentences
 from lastout.services import errors as refusals
 from lastout.services.activation import Asker
 from lastout.services.errors import NoRoute, ServiceError
@@ -99,17 +99,11 @@ class Connection:
             self._link.sendall(line)
             text = self._read()
         except TimeoutError:
-            raise NoRoute(
-                f"the service process has not answered for {_ANSWER_BOUND:g} s; it may have taken "
-                "the request: ask `lastout service status`"
-            ) from None
+            raise NoRoute(sentences.no_answer(_ANSWER_BOUND, asked=True)) from None
         except OSError:
             text = b""
         if not text.endswith(b"\n"):
-            raise NoRoute(
-                "the service process ended before it answered; it may have taken the request: "
-                "`lastout service status` says so"
-            )
+            raise NoRoute(sentences.ENDED_FIRST)
         told: dict[str, Any] = msgspec.json.decode(text)
         if told.get("ok"):
             return told
@@ -141,15 +135,13 @@ def connect(state: str) -> Connection | None:
         link.settimeout(_ANSWER_BOUND)
         _, uid = peer_of(link)
         if uid not in (0, os.stat(state).st_uid):
-            raise NoRoute(f"uid {uid} listens on the socket of another user's services")
+            raise NoRoute(sentences.strange_listener(uid))
     except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
         link.close()
         return None
     except BlockingIOError:
         link.close()
-        raise NoRoute(
-            f"the service process has not answered for {_ANSWER_BOUND:g} s; nothing was asked"
-        ) from None
+        raise NoRoute(sentences.no_answer(_ANSWER_BOUND, asked=False)) from None
     except BaseException:
         link.close()
         raise
