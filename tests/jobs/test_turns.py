@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -319,7 +320,7 @@ def test_the_runner_is_lost_in_the_middle_of_a_turn(agents):
     agents.wait_up()
     runner, run = job.status().runner, job.status().run
     agents.note(job)
-    os.kill(runner.pid, 9)
+    os.kill(runner.pid, signal.SIGKILL)
     result = agents.ended(job)
     assert result.runs == (run,), "it was noted before it was started"
     assert (result.failed, result.why, result.remaining_count) == (True, "runner-lost", 0)
@@ -327,3 +328,26 @@ def test_the_runner_is_lost_in_the_middle_of_a_turn(agents):
     more = agents.submit("again", agent="", continues=job.id)
     assert agents.wait(more).answer == "you said: again "
     assert agents.transcript(agents.wait(more).conversation)[1:] == ["again"]
+
+
+def test_a_runner_that_is_told_to_end_ends_the_agent_first(agents):
+    job = agents.submit(f"/escape exec sleep 301\n/run echo up >{agents.up}; sleep 301", keep=60)
+    agents.wait_up()
+    agents.note(job)
+    os.kill(job.status().runner.pid, signal.SIGTERM)
+    result = agents.ended(job)
+    assert (result.why, result.failed, result.remaining_count) == ("shutdown", True, 0)
+    assert "TERM" in result.ended_by
+    assert all_gone(result)
+
+
+def test_an_agent_that_dies_while_it_idles_is_started_again_by_a_message(agents):
+    job = agents.submit("one", keep=60)
+    first = agents.wait(job)
+    (started,) = [line for line in agents.lines(first.runs[0]) if line["event"] == "started"]
+    os.kill(started["root"]["pid"], signal.SIGKILL)
+    agents.until(job, lambda event: isinstance(event, feed.Notice) and event.detail is not None)
+    assert job.status().state == "idle"
+    job.message("two")
+    second = agents.wait(job, 2)
+    assert (second.answer, second.runs == first.runs) == ("you said: two ", False)
