@@ -101,10 +101,11 @@ class AgentJobs:
 
     def close(self) -> None:
         """End all that has not ended, and wait for the runners."""
-        for job in self._submitted:
+        there = [job for job in self._submitted if os.path.isdir(job.directory)]
+        for job in there:
             self.note(job)
             job.cancel(by="the end of the test", grace=0)
-        for job in self._submitted:
+        for job in there:
             self.ended(job)
         for identity in self._runners.values():
             wait_dead(identity, BOUND)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -351,3 +353,21 @@ def test_an_agent_that_dies_while_it_idles_is_started_again_by_a_message(agents)
     job.message("two")
     second = agents.wait(job, 2)
     assert (second.answer, second.runs == first.runs) == ("you said: two ", False)
+
+
+def test_with_the_last_job_of_a_conversation_goes_what_is_stored_of_it(agents):
+    first = agents.submit("a secret word")
+    agents.wait(first)
+    more = agents.submit("another", agent="", continues=first.id)
+    agents.wait(more)
+    path = str(agents.state / "conversations.sqlite3")
+
+    def stored() -> list[str]:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            return [text for (text,) in database.execute("SELECT text FROM messages")]
+
+    assert stored() == ["a secret word", "another"]
+    first.remove(untaken=True)
+    assert stored() == ["a secret word", "another"]
+    more.remove(untaken=True)
+    assert stored() == []

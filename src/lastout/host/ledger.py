@@ -133,6 +133,12 @@ class Ledger:
             (kept.key, kept.agent, kept.cwd, options, kept.native, kept.opened, kept.rewind_to),
         )
 
+    def forget(self, key: str) -> None:
+        """Delete a conversation with its messages; what its agent has of it stays."""
+        with self._transaction():
+            self._execute("DELETE FROM messages WHERE key = ?", (key,))
+            self._execute("DELETE FROM conversations WHERE key = ?", (key,))
+
     def take(
         self, key: str, identity: str, text: str, host: ProcessIdentity
     ) -> tuple[KeptMessage, bool]:

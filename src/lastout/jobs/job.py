@@ -231,11 +231,12 @@ class Job:
         """Delete an ended job. Raises JobBusy, and NotTaken unless `untaken`."""
         import shutil
 
-        from lastout.jobs import door, queue
+        from lastout.jobs import door, queue, turns_open
         from lastout.jobs.delivery import taken
         from lastout.jobs.submitting import named
 
         spec = self.spec
+        opened = None if isinstance(spec.work, Command) else turns_open.noted(self.state, self.id)
         with door.door(self.state):
             try:
                 with layout.try_lock(os.path.join(self.directory, layout.LOCK)) as fd:
@@ -254,6 +255,8 @@ class Job:
                 with contextlib.suppress(FileNotFoundError):
                     names = os.path.join(layout.jobs_directory(self.state), "names")
                     os.unlink(os.path.join(names, layout.digest(spec.name)))
+        if opened is not None:
+            turns_open.forget(self.state, opened)
 
     def _turns(self) -> list[int]:
         try:

@@ -22,9 +22,20 @@ if TYPE_CHECKING:
     from lastout.agents.adapter import Adapter
     from lastout.agents.dialogue import Options
 
-__all__ = ["NOTE", "Opening", "adapter", "checked", "continued", "note", "opening"]
+__all__ = [
+    "NOTE",
+    "Opening",
+    "adapter",
+    "checked",
+    "continued",
+    "forget",
+    "note",
+    "noted",
+    "opening",
+]
 
 NOTE: Final = "conversation.json"
+_OURS: Final = "job/"
 _LONGEST_CHAIN: Final = 1000
 
 
@@ -87,9 +98,9 @@ def opening(state: str, spec: Spec) -> Opening:
     for _ in range(_LONGEST_CHAIN):
         if before is None:
             return here
-        noted = _noted(state, before)
-        if noted is not None:
-            return msgspec.structs.replace(noted, agent=work.agent)
+        found = noted(state, before)
+        if found is not None:
+            return msgspec.structs.replace(found, agent=work.agent)
         try:
             earlier = reading.spec(state, before)
         except NoSuchJob:
@@ -104,6 +115,26 @@ def opening(state: str, spec: Spec) -> Opening:
 def note(directory: str, opened: Opening) -> None:
     """Remember, in the job's directory, what was opened. Raises OSError."""
     replace(os.path.join(directory, NOTE), msgspec.json.encode(opened))
+
+
+def forget(state: str, opened: Opening) -> None:
+    """A job is removed: with the last one of its conversation goes what is stored of that.
+
+    A conversation that was there before its jobs is left alone.
+    """
+    from lastout.host.ledger import Ledger
+
+    if not opened.key.startswith(_OURS):
+        return
+    names = os.listdir(layout.jobs_directory(state))
+    others = (noted(state, name) for name in names if layout.is_id(name))
+    if any(other is not None and other.key == opened.key for other in others):
+        return
+    ledger = Ledger(state)
+    try:
+        ledger.forget(opened.key)
+    finally:
+        ledger.close()
 
 
 def adapter(work: AgentTurn, state: str) -> tuple[Adapter, Options]:
@@ -133,7 +164,9 @@ def _own(spec: Spec) -> Opening:
     """The conversation of a job that continues no other."""
     work = spec.work
     assert isinstance(work, AgentTurn)
-    named = f"{_kind(work.agent)}:{work.conversation}" if work.conversation else f"job/{spec.id}"
+    named = _OURS + spec.id
+    if work.conversation is not None:
+        named = f"{_kind(work.agent)}:{work.conversation}"
     cwd = work.cwd or os.getcwd()
     return Opening(key=named, agent=work.agent, cwd=cwd, native=work.conversation)
 
@@ -148,7 +181,8 @@ def _word(name: str, value: object) -> str | None:
     return value
 
 
-def _noted(state: str, job: str) -> Opening | None:
+def noted(state: str, job: str) -> Opening | None:
+    """What a job has opened; None where it has not, or is gone."""
     try:
         with open(os.path.join(layout.job_directory(state, job), NOTE), "rb") as file:
             return msgspec.json.decode(file.read(), type=Opening)
