@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent_jobs import AgentJobs, all_gone, of_kind
-from lastout.identity import Alive, still_alive
+from harness.agent_jobs import BOUND, AgentJobs, all_gone, of_kind
+from harness.freezer import freezer
+from lastout.identity import Alive, still_alive, wait_dead
 from lastout.jobs import feed
 from lastout.jobs.errors import JobEnded, NoSuchJob, NotQuestioned
 
@@ -371,3 +372,23 @@ def test_with_the_last_job_of_a_conversation_goes_what_is_stored_of_it(agents):
     assert stored() == ["a secret word", "another"]
     more.remove(untaken=True)
     assert stored() == []
+
+
+@pytest.mark.root
+def test_who_cannot_be_stopped_fails_the_job_and_is_named(agents):
+    with freezer() as cold:
+        job = agents.submit(
+            f"/escape echo $$ >{agents.directory}/pid; echo up >{agents.up}; exec sleep 301\n"
+            f"/run read up <{agents.up}\n/ask true\n/say done",
+            keep=60,
+        )
+        asked = agents.until(job, lambda event: isinstance(event, feed.Questioned)).question
+        cold.freeze(left_behind(agents))
+        job.answer(asked.id, "allow")
+        result = agents.wait(job)
+        assert (result.failed, result.status, result.answer) == (True, "completed", "done ")
+        assert [one.pid for one in result.remaining] == [left_behind(agents)]
+        assert result.remaining_count == 1
+        assert "could not be stopped" in result.reason
+        cold.thaw()
+    wait_dead(result.remaining[0].identity, BOUND)
