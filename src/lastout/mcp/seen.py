@@ -10,6 +10,7 @@ import msgspec
 from lastout.jobs import feed, result, status
 from lastout.jobs.job import Job
 from lastout.mcp import answers, sentences
+from lastout.mcp.newest import commands_that_failed
 
 __all__ = ["LONGEST_ANSWER", "LONGEST_OUTPUT", "failures", "job", "turn_result"]
 
@@ -40,7 +41,6 @@ def job(
     now = msgspec.structs.replace(
         now, questions=tuple(each for each in now.questions if each.id not in answered)
     )
-    told = list(events)
     return answers.JobSeen(
         job=now.id,
         state=now.state,
@@ -56,8 +56,7 @@ def job(
         progress=now.progress,
         questions=[_question(each) for each in now.questions],
         result=turn_result(one, result) if result is not None else None,
-        events=[_event(each) for each in told],
-        failed_commands=[] if result is not None else failures(told),
+        events=[_event(each) for each in events],
         failed=now.failed,
         why=now.why,
         reason=now.reason,
@@ -68,7 +67,6 @@ def job(
 
 def turn_result(one: Job, what: result.Result) -> answers.TurnResult:
     """A result, with the output of a command and the failed commands of an agent."""
-    said = [event for event in one.feed() if event.turn == what.turn]
     return answers.TurnResult(
         turn=what.turn,
         failed=what.failed,
@@ -82,7 +80,7 @@ def turn_result(one: Job, what: result.Result) -> answers.TurnResult:
         stdout=_output(one, "stdout", what.stdout),
         stderr=_output(one, "stderr", what.stderr),
         bytes_left_out=what.dropped,
-        failed_commands=failures(said),
+        failed_commands=failures(one, turn=what.turn) if what.stdout is None else [],
         stopped=[_process(each) for each in what.stopped],
         stopped_count=what.stopped_count,
         remaining=[_process(each) for each in what.remaining],
@@ -97,21 +95,18 @@ def turn_result(one: Job, what: result.Result) -> answers.TurnResult:
     )
 
 
-def failures(events: Iterable[feed.FeedEvent]) -> list[answers.CommandFailure]:
+def failures(one: Job, *, after: int = 0, turn: int | None = None) -> list[answers.CommandFailure]:
     """The commands that failed, the last of them when there are many: the feed keeps each, whatever
     the agent did afterwards."""
-    failed = [
+    return [
         answers.CommandFailure(
             command=event.command,
             status=event.status,
             exit_code=event.exit_code,
             output=sentences.end_of(event.output, _LONGEST_PIECE),
         )
-        for event in events
-        if isinstance(event, feed.CommandRan)
-        and (event.exit_code not in (0, None) or event.status in ("failed", "error", "declined"))
+        for event in commands_that_failed(one, after, turn)[-_FAILURES:]
     ]
-    return failed[-_FAILURES:]
 
 
 def _output(one: Job, stream: Any, kept: result.Output | None) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lastout.jobs.errors import NoResult
-from lastout.jobs.job import Job
 from lastout.jobs.result import Result
 from lastout.mcp import answers, seen, sentences
 from lastout.mcp.arguments import (
@@ -16,6 +15,7 @@ from lastout.mcp.arguments import (
 )
 from lastout.mcp.asking import BLOCKING, delivered, ended_with_call
 from lastout.mcp.desk import Call, ToolFailed
+from lastout.mcp.newest import last_number, newest
 from lastout.mcp.threads import in_thread
 from lastout.mcp.waiting import turn_end
 
@@ -29,10 +29,8 @@ async def job_status(call: Call, asked: JobStatus) -> answers.JobSeen:
     job = await call.find(asked.job)
 
     def look() -> answers.JobSeen:
-        events = job.feed(asked.after)
-        shown = events[len(events) - asked.limit :] if len(events) > asked.limit else events
-        found = seen.job(job, call.by, events=shown)
-        found.failed_commands = seen.failures(events)
+        found = seen.job(job, call.by, events=newest(job, asked.after, asked.limit))
+        found.failed_commands = seen.failures(job, after=asked.after)
         return found
 
     return await in_thread(look)
@@ -43,7 +41,9 @@ async def job_result(call: Call, asked: JobResult) -> answers.JobSeen:
     job = await call.find(asked.job)
     turn = asked.turn or None
     if asked.wait_s:
-        await turn_end(call, job, seconds=asked.wait_s, turn=turn, after=await _last(job))
+        await turn_end(
+            call, job, seconds=asked.wait_s, turn=turn, after=await in_thread(last_number, job)
+        )
     if (await in_thread(job.status)).by == call.by:
         return await delivered(call, job, turn)
 
@@ -61,7 +61,7 @@ async def job_result(call: Call, asked: JobResult) -> answers.JobSeen:
 async def job_message(call: Call, asked: JobMessage) -> answers.JobSeen:
     """The next turn of an agent in the background."""
     job = await call.mine(asked.job)
-    after = await _last(job)
+    after = await in_thread(last_number, job)
     await in_thread(job.message, asked.text, asked.id or None, call.by)
     if not asked.wait_s:
         return await in_thread(seen.job, job, call.by)
@@ -78,7 +78,7 @@ async def job_answer(call: Call, asked: JobAnswer) -> answers.JobSeen:
         if len(now.questions) != 1:
             raise ToolFailed(sentences.which_question(len(now.questions)))
         question = now.questions[0].id
-    after = await _last(job)
+    after = await in_thread(last_number, job)
     await in_thread(job.answer, question, asked.choice, fields=asked.fields or None, by=call.by)
     seconds = asked.wait_s if isinstance(asked.wait_s, int | float) else None
     if BLOCKING in now.labels and seconds is None:
@@ -95,7 +95,7 @@ async def job_cancel(call: Call, asked: JobCancel) -> answers.JobSeen:
     """Waits until nothing is left of it."""
     job = await call.mine(asked.job)
     await in_thread(job.cancel, "abort", call.by)
-    async for _ in job.follow(await _last(job)):
+    async for _ in job.follow(await in_thread(last_number, job)):
         pass  # it has ended when there are no more
     try:
         # Of a job that ended between two turns, whose results are there already.
@@ -117,9 +117,3 @@ async def job_list(call: Call, asked: JobList) -> answers.JobList:
         return answers.JobList(jobs=shown, left_out=max(0, len(found) - _LISTED))
 
     return await in_thread(look)
-
-
-async def _last(job: Job) -> int:
-    """The number of its newest event: what comes after it is news."""
-    events = await in_thread(job.feed)
-    return events[-1].seq if events else 0

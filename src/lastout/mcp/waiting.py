@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from contextlib import aclosing
+from typing import Any, Final
 
 import anyio
 
@@ -83,16 +84,18 @@ async def _tell(call: Call, job: Job, after: int, answered: Collection[str]) -> 
 
         tasks.start_soon(again)
         if not await asks(job, answered):
-            async for event in job.follow(after):
-                text = sentences.event(event)
-                if text is not None:
-                    line = text
-                    replaced = isinstance(event, feed.Progress | feed.Text)
-                    if not replaced or anyio.current_time() - told >= _PACE:
-                        told = anyio.current_time()
-                        await call.progress(text)
-                if isinstance(event, feed.Questioned) and await asks(job, answered):
-                    break
-            else:
-                await anyio.sleep_forever()  # it has ended: the result is on its way
+            following: Any = job.follow(after)  # a generator, which a break alone does not end
+            async with aclosing(following) as events:
+                async for event in events:
+                    text = sentences.event(event)
+                    if text is not None:
+                        line = text
+                        replaced = isinstance(event, feed.Progress | feed.Text)
+                        if not replaced or anyio.current_time() - told >= _PACE:
+                            told = anyio.current_time()
+                            await call.progress(text)
+                    if isinstance(event, feed.Questioned) and await asks(job, answered):
+                        break
+                else:
+                    await anyio.sleep_forever()  # it has ended: the result is on its way
         tasks.cancel_scope.cancel()
