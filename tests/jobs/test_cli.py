@@ -89,6 +89,8 @@ def test_usage_and_limits(store: Jobs) -> None:
         store, "submit", "--option", "a=b", "--", "true", status=2
     )
     assert "NAME=VALUE" in _run(store, "submit", "--env", "A", "--", "true", status=2)
+    assert "--timeout" in _run(store, "submit", "--timeout", "-3", "--", "true", status=2)
+    assert "no preset" in _run(store, "submit", "--budget", "none", "--", "true", status=1)
     assert "which prompt?" in _run(store, "submit", "--agent", "codex", status=2)
     assert _run(store, "limit").strip() == "4"
     assert json.loads(_run(store, "limit", "2", "--json")) == {"limit": 2}

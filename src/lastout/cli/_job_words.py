@@ -28,6 +28,7 @@ __all__ = [
     "event_line",
     "job_of",
     "plain",
+    "said",
     "say_json",
     "since",
     "story",
@@ -66,10 +67,15 @@ def plain() -> Iterator[None]:
     except BrokenPipeError:
         raise SystemExit(1) from None
     except (JobsError, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.strerror and not isinstance(error, JobsError):
-            where = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(visible(where + error.strerror)) from error
-        raise click.ClickException(visible(str(error))) from error
+        raise click.ClickException(said(error)) from error
+
+
+def said(error: Exception) -> str:
+    """An error as one line."""
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, JobsError):
+        where = f"{error.filename}: " if error.filename else ""
+        return visible(where + error.strerror)
+    return visible(str(error))
 
 
 def job_of(word: str, state: str | None) -> Job:

@@ -22,6 +22,11 @@ def main() -> None:
         from lastout.cli.run import execute
 
         execute(arguments[1:])
+    if arguments[:2] == ["job", "submit"]:
+        from lastout.cli._job_quick import submit
+
+        if submit(arguments[2:]):
+            return
     group().main(args=arguments, prog_name="lastout")
 
 
