@@ -8,13 +8,24 @@ import subprocess
 import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from lastout import jobs
 from lastout.jobs import delivery
 from lastout.jobs.feed import Ended
+from lastout.jobs.sentences import ASKER_GONE
+from lastout.mcp.seen import job as job_seen
+from lastout.mcp.sentences import ENDED_WITH_CLIENT
+from lastout.mcp.waiting import asks
 
-ENDS = ["cancelled", "left", "SIGTERM", "SIGKILL"]
+ENDS = {
+    "cancelled": ("abort", "me"),
+    "left": ("shutdown", ENDED_WITH_CLIENT),
+    "SIGTERM": ("shutdown", ENDED_WITH_CLIENT),
+    "SIGKILL": ("shutdown", ASKER_GONE),
+}
+"""How the asker goes away; why its job ends then, and by whom."""
 
 
 @pytest.fixture
@@ -99,10 +110,8 @@ def test_the_asker_goes_away_in_the_middle(connect, state, up, how):
     job = jobs.open_jobs(state).get("a")
     result = job.wait(60)
     assert (result.final, result.failed, result.remaining_count) == (True, True, 0)
-    assert (result.why, "sleep" in {one.name for one in result.stopped}) == (
-        "abort" if how == "cancelled" else "shutdown",
-        True,
-    )
+    assert (result.why, result.ended_by) == ENDS[how]
+    assert "sleep" in {one.name for one in result.stopped}
     assert all(gone(pid) for pid in pids)
     assert [type(event) for event in job.follow_blocking(timeout=60)].count(Ended) == 1
     after = client if how == "cancelled" else connect("--by", "me")
@@ -175,6 +184,7 @@ def test_a_question_that_nobody_answers_ends_with_its_asker(connect, state):
     assert client.leave() == 0
     result = jobs.open_jobs(state).get("a").result()
     assert (result.why, result.final, result.remaining_count) == ("shutdown", True, 0)
+    assert result.ended_by == ENDED_WITH_CLIENT, "by the server, before its own end"
 
 
 def test_messages_continue_a_job_and_an_ended_one(connect):
@@ -253,3 +263,20 @@ def test_blocking_jobs_take_no_slot(connect, state):
     assert client.call("run_command", command=["true"])["result"]["exit_code"] == 0
     client.call("job_cancel", job="a")
     assert client.call("job_result", job="b", wait_s=60)["result"]["exit_code"] == 0
+
+
+def test_a_question_that_was_answered_just_now_is_asked_no_more():
+    """The job's runner takes it away a moment later."""
+
+    class Asking:
+        def status(self):
+            asked = tuple(jobs.Question(id=name, prompt="?") for name in ("1", "2"))
+            return jobs.Status(id="x", kind="agent", state="running", by="", questions=asked)
+
+    assert [anyio.run(asks, Asking(), answered) for answered in ([], ["1"], ["1", "2"])] == [
+        True,
+        True,
+        False,
+    ]
+    seen = job_seen(Asking(), "", answered=["2"])
+    assert [question.id for question in seen.questions] == ["1"]
