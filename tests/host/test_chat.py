@@ -92,6 +92,7 @@ def test_talk_and_leave(terminal):
     assert chat.status() == 0
 
 
+@pytest.mark.quiet  # twice is within two seconds
 def test_ctrl_c_interrupts_the_turn_and_keeps_the_agent_twice_stops_it(terminal):
     chat = terminal("scripted:--lock")
     chat.type("//run sleep 301\n")
@@ -110,7 +111,7 @@ def test_ctrl_c_interrupts_the_turn_and_keeps_the_agent_twice_stops_it(terminal)
     chat.until("once more stops the agent")
     chat.type("\x03")
     chat.until("stopping the agent")
-    chat.until("> ")
+    chat.until("it was stopped")  # the prompt may have come before: the first key ended the turn
     chat.type("again\n")
     chat.until("you said: again")
     chat.type("/quit\n")

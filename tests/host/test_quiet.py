@@ -51,6 +51,7 @@ def escaped(tmp_path):
     )
 
 
+@pytest.mark.still  # who continues a front has SIGCONT passed on
 async def test_with_nobody_else_the_agent_stays_and_nothing_is_signalled(stage):
     async with stage.host() as host:
         chat = await host.open("k", stage.agent())
