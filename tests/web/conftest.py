@@ -79,6 +79,7 @@ def browser() -> Iterator[Browser]:
     sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
+    sync.expect.set_options(timeout=20_000)
     with sync.sync_playwright() as playwright:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=options)

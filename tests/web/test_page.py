@@ -197,14 +197,14 @@ def test_everything_by_keyboard(server: Server, run: Runs, look: Look) -> None:
     page.keyboard.press("ArrowDown")
     expect(row(page, ones[0])).to_be_focused()
     page.keyboard.press("/")
-    page.keyboard.type("62")
+    page.keyboard.type("sleep 62")
     expect(page.locator(".row")).to_have_count(1)
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("asks first")
     page.keyboard.press("Escape")
-    for number, view in enumerate(("Runs", "Jobs", "Leases", "History"), 1):
+    for number, view in enumerate(("Runs", "Jobs", "Services", "Leases", "History"), 1):
         page.keyboard.press(str(number))
         expect(page.locator("[aria-current=page]")).to_contain_text(view)
 
@@ -237,7 +237,7 @@ def test_on_a_phone(server: Server, run: Runs, look: Look, scheme: str) -> None:
     row(page, one).tap()
     expect(page.locator(".tree")).to_be_visible()
     expect(page.locator(".timeline")).to_be_visible()
-    for where in (f"#/run/{one.id}", "#/runs", "#/jobs", "#/leases", "#/history"):
+    for where in (f"#/run/{one.id}", "#/runs", "#/jobs", "#/services", "#/leases", "#/history"):
         page.goto(f"{server.base}/{where}")
         expect(page.locator("main > *").first).to_be_attached()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, where

@@ -32,6 +32,7 @@ from lastout.web.keeping import PORT, Keeping, PortTaken
 from lastout.web.leases import FILE, Leases
 from lastout.web.looking import Looking
 from lastout.web.routes import Files, Routes
+from lastout.web.services import Provisioned
 from lastout.web.stream import Streams
 
 __all__ = ["Served", "serve"]
@@ -116,6 +117,7 @@ async def _serve(
         looking.following = following
         leases = Leases(state, board)
         jobs = Followed(state, board, watch)
+        services = Provisioned(state, board, watch)
         hello = {
             "build": page.build,
             "instance": board.instance,
@@ -132,13 +134,18 @@ async def _serve(
         )  # fmt: skip
         JobRoutes(jobs, routes)
         connections = Connections(routes, HEADERS)
-        news = _News(state, watch, following, leases, jobs)
+        news = _News(state, watch, following, leases, jobs, services)
         server = await asyncio.start_server(connections.serve, sock=listener, limit=HEAD_LIMIT)
         if ready is not None:
             ready(served)
         tasks = [
             asyncio.create_task(work)
-            for work in (news.begin(board), leases.keep_up(news.others), jobs.keep_up())
+            for work in (
+                news.begin(board),
+                leases.keep_up(news.others),
+                jobs.keep_up(),
+                services.keep_up(),
+            )
         ]
         for task in tasks:
             task.add_done_callback(_tell)
@@ -161,7 +168,13 @@ class _News:
     """What the kernel tells of the state directory, brought to whom it concerns."""
 
     def __init__(
-        self, state: str, watch: Watch, following: Following, leases: Leases, jobs: Followed
+        self,
+        state: str,
+        watch: Watch,
+        following: Following,
+        leases: Leases,
+        jobs: Followed,
+        services: Provisioned,
     ) -> None:
         self._runs = os.path.join(state, "runs")
         self._state = state
@@ -169,6 +182,7 @@ class _News:
         self._following = following
         self._leases = leases
         self._jobs = jobs
+        self._services = services
 
     async def begin(self, board: Board) -> None:
         """Watch first, then read: what changes in between is read twice and missed never."""
@@ -179,6 +193,7 @@ class _News:
         self.others()
         self._jobs.touch_all()
         await self._jobs.load()
+        await self._services.load()
         await self._following.load()
         board.settle()
 
@@ -189,6 +204,7 @@ class _News:
             self._following.touch_all()
             self._leases.touch()
             self._jobs.touch_all()
+            self._services.touch(self._services.directory)
             return
         for path in paths:
             folder, name = os.path.split(path)
@@ -197,6 +213,10 @@ class _News:
                     self._leases.touch()
                 elif path == self._jobs.directory:
                     self._jobs.touch_all()
+                elif path == self._services.directory:
+                    self._services.touch(path)
+            elif path.startswith(self._services.directory + os.sep):
+                self._services.touch(path)
             elif path.startswith(self._jobs.directory + os.sep):
                 job = path[len(self._jobs.directory) + 1 :].partition(os.sep)[0]
                 if is_id(job):

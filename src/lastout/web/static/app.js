@@ -7,6 +7,7 @@ import { Leases, unproven } from "./leases.js";
 import { enter, Stream } from "./net.js";
 import { RunPage } from "./run.js";
 import { live, needsLook, Runs, tell } from "./runs.js";
+import { running, Services, stuck } from "./services.js";
 import { listen, news, rows, store, take } from "./store.js";
 import { every, span } from "./time.js";
 import { SAY, VIEWS } from "./words.js";
@@ -14,7 +15,7 @@ import { SAY, VIEWS } from "./words.js";
 const main = $("main");
 const shown = { name: null, view: null, page: null };
 const made = {};
-const makers = { runs: Runs, jobs: Jobs, leases: Leases, history: History };
+const makers = { runs: Runs, jobs: Jobs, services: Services, leases: Leases, history: History };
 let since = 0, connection = "connecting";
 
 const stream = new Stream({
@@ -72,8 +73,8 @@ function route() {
 }
 
 function paintViews() {
-  const counts = { runs: live(), jobs: active(), leases: [...rows.leases.values()].filter((one) => one.state !== "free").length };
-  const alarms = { runs: needsLook(), jobs: asking(), leases: unproven() };
+  const counts = { runs: live(), jobs: active(), services: running(), leases: [...rows.leases.values()].filter((one) => one.state !== "free").length };
+  const alarms = { runs: needsLook(), jobs: asking(), services: stuck(), leases: unproven() };
   const key = JSON.stringify([shown.name, counts, alarms]);
   if (key === paintViews.key) return;
   paintViews.key = key;
@@ -82,7 +83,7 @@ function paintViews() {
     alarms[name] > 0 ? h("span.count.alarm", { title: "need a look" }, alarms[name]) : counts[name] > 0 && h("span.count", null, counts[name].toLocaleString("en")))));
   if (focused) $("views").querySelector(`[data-view="${focused}"]`)?.focus();
   const stopping = [...rows.runs.values()].filter((row) => row.state === "stopping").length;
-  document.title = [alarms.runs + alarms.leases + alarms.jobs > 0 && `(!) `, stopping > 0 && `${stopping} stopping, `, counts.runs > 0 && `${counts.runs.toLocaleString("en")} live – `, "lastout"].filter(Boolean).join("");
+  document.title = [Object.values(alarms).some((many) => many > 0) && `(!) `, stopping > 0 && `${stopping} stopping, `, counts.runs > 0 && `${counts.runs.toLocaleString("en")} live – `, "lastout"].filter(Boolean).join("");
 }
 
 listen((told) => {

@@ -1,5 +1,5 @@
 // Everything that the page says to people.
-export const VIEWS = { runs: "Runs", jobs: "Jobs", leases: "Leases", history: "History" };
+export const VIEWS = { runs: "Runs", jobs: "Jobs", services: "Services", leases: "Leases", history: "History" };
 
 export const STATES = {
   running: "running", stopping: "stopping", unproven: "not proven", lost: "lost", starting: "starting",
@@ -45,6 +45,8 @@ export const TREE_WHY = {
   unreadable: "The process table cannot be read.",
 };
 
+export const SERVICE_STATES = { idle: "never started", accepted: "accepted", starting: "starting", running: "running", unproven: "not proven", ended: "ended", unreadable: "cannot be read" };
+
 export const LEASE_STATES = {
   free: "free", reserved: "reserved", committed: "held", proven: "held, proven", unproven: "held, unproven",
 };
@@ -61,6 +63,7 @@ export const SAY = {
   nothingRunsHow: "What is started with “lastout run”, or by a program that uses lastout, shows up here by itself.",
   noMatch: "Nothing matches",
   noJobs: "No jobs", noJobsHow: "Background work that is started with “lastout job” shows up here by itself.",
+  noServices: "No services", noServicesHow: "Work that outlives its agent: its owner provisions it with “lastout service add”.",
   noLeases: "No leases", noLeasesHow: "A run that is started with “--key” holds one.",
   heldOver: "The next start with this key, or lastout recover, takes it over.",
   noRecord: "There is no record of this run",
@@ -74,7 +77,7 @@ export const SAY = {
 };
 
 export const KEYS = [
-  ["1 – 4", "runs, jobs, leases, history"],
+  ["1 – 5", "the views"],
   ["/", "search"],
   ["↑ ↓ or j k", "move in the list"],
   ["Enter", "open"],
