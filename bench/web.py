@@ -68,7 +68,8 @@ def _measure(
     server, link = _serve(state)
     try:
         with sync_playwright() as playwright:
-            flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+            flags = ["--disable-dev-shm-usage"]
+            flags += ["--no-sandbox"] if os.geteuid() == 0 else []
             browser = playwright.chromium.launch(executable_path=chromium, args=flags)
             views = [_view(browser, link) for _ in range(VIEWS)]
             progress("web: events")

@@ -81,8 +81,11 @@ def browser() -> Iterator[Browser]:
         pytest.skip("chromium is not installed")
     sync.expect.set_options(timeout=20_000)
     with sync.sync_playwright() as playwright:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        options = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+        try:
+            found = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        except sync.Error as error:
+            pytest.skip(f"chromium does not start here: {error.message.splitlines()[0]}")
         yield found
         found.close()
 
