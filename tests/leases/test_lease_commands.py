@@ -175,6 +175,7 @@ def test_stop_now_leaves_out_the_graces(shell: Shell) -> None:
     assert identity.still_alive(shell.identity(run, "root")) is identity.Alive.NO
 
 
+@pytest.mark.still
 def test_stop_of_a_run_whose_supervisors_hang(shell: Shell) -> None:
     shell.background("--key", "k", *QUICK, "--reap-bound", "0.2", "--", *RUDE)
     run = shell.wait_running("k")

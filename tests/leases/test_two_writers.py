@@ -101,6 +101,7 @@ def test_whoever_dies_in_whatever_order(
 
 
 @pytest.mark.parametrize("name", WHO)
+@pytest.mark.still
 def test_whoever_is_stopped(tmp_path: Path, name: str) -> None:
     """And then the owner dies: a stopped front or keeper is what the recovery must get past."""
     story = one_round(tmp_path, [name], wrapper=False, how=signal.SIGSTOP, pause=0)

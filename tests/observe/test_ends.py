@@ -47,6 +47,7 @@ async def test_a_root_that_a_signal_kills_with_a_core(opened: Opener, tmp_path: 
 
 
 @pytest.mark.anyio
+@pytest.mark.still
 async def test_a_root_that_is_stopped_has_not_ended(opened: Opener) -> None:
     observer = lastout.ExitObserver(2)
     async with opened(["sh", "-c", "kill -STOP $$; exit 8"], observer=observer) as run:

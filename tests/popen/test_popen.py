@@ -176,6 +176,7 @@ def test_an_interrupt_is_delivered_when_send_signal_returns(popen: Start) -> Non
     assert [(event.signal, event.forwarded) for event in passed_on] == [("INT", True)]
 
 
+@pytest.mark.still
 def test_signals_without_a_name_and_stop_and_continue(popen: Start) -> None:
     with started(popen([sys.executable, "-c", DEAF], stdout=-1)) as process:
         process.send_signal(0)

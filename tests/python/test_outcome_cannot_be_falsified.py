@@ -135,6 +135,7 @@ async def test_the_keeper_killed_the_front_says_what_is_known(state: Path, tmp_p
     assert outcome.returncode == -signal.SIGKILL, "the kernel ends the root with its keeper"
 
 
+@pytest.mark.still
 async def test_both_killed_nothing_is_invented(state: Path, tmp_path: Path) -> None:
     """Nobody is left who could have seen the tree's end: the forced step ends what it can prove."""
     agent = RudeAgent(tmp_path, roles=(), ttl=30)
@@ -150,6 +151,7 @@ async def test_both_killed_nothing_is_invented(state: Path, tmp_path: Path) -> N
     assert outcome.returncode is None, "nobody saw the status"
 
 
+@pytest.mark.still
 async def test_a_front_that_is_stopped_is_resumed_by_a_stop(state: Path, tmp_path: Path) -> None:
     agent = RudeAgent(tmp_path, ttl=30)
     async with lastout.open_process(agent.argv, state=state, graces=QUICK) as process:
@@ -161,6 +163,7 @@ async def test_a_front_that_is_stopped_is_resumed_by_a_stop(state: Path, tmp_pat
     assert outcome.verdict == "exited"
 
 
+@pytest.mark.still
 async def test_a_supervisor_that_hangs_is_overdue_and_forced(state: Path, tmp_path: Path) -> None:
     """Somebody stops front and keeper again and again: the forced step is the last resort."""
     agent = RudeAgent(tmp_path, roles=("session", "daemon"), ignores_term=True, ttl=30)

@@ -147,6 +147,7 @@ RESUMER = (
 )
 
 
+@pytest.mark.still
 def test_a_parent_that_resumes_its_stopped_child(scene: Scene) -> None:
     """As tmux does. The kill lands all the same."""
     run = scene.run(

@@ -149,6 +149,7 @@ def test_the_root_cannot_be_executed(scene: Scene, tier: str) -> None:
 
 
 @both_tiers
+@pytest.mark.quiet
 def test_front_and_keeper_are_idle(scene: Scene, tier: str) -> None:
     run = start(scene, "root", tier)
     ours = [run.started["front"]["pid"], run.started["keeper"]["pid"]]
