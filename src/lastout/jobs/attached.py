@@ -17,18 +17,13 @@ import subprocess
 from types import FrameType
 from typing import NamedTuple
 
-import msgspec
-
 from lastout import state as states
-from lastout.identity import take
 from lastout.jobs import door, layout, queue, reading, route, sentences, submitting
 from lastout.jobs.desk import Desk
-from lastout.jobs.files import sync_directory, sync_write
+from lastout.jobs.files import sync_directory
 from lastout.jobs.job import Job
-from lastout.jobs.result import Process
 from lastout.jobs.runner import Runner
 from lastout.jobs.spec import Command, Kind
-from lastout.jobs.status import Stored
 
 __all__ = ["Prepared", "main", "prepare", "start"]
 
@@ -47,7 +42,7 @@ def prepare(state: str, work: Kind) -> Prepared:
     """Write the job down, durably, as one that this process has; it is not queued.
 
     Raises NameTaken, ValueError or OSError; then nothing was written. Should this process end
-    before `start`, the job is reported as one that lost its runner.
+    before `start`, the job is one that has begun and lost its runner.
     """
     spec = submitting.new_spec(work)
     layout.make(state)
@@ -56,8 +51,6 @@ def prepare(state: str, work: Kind) -> Prepared:
     try:
         lock = submitting.made(half, spec)
         try:
-            mine = Stored(version=spec.version, state="starting", runner=_me(), turn=1)
-            sync_write(os.path.join(half, layout.STATE), msgspec.json.encode(mine))
             with door.door(state):
                 submitting.check_name(state, spec)
                 queue.activate(state, by, spec.id)
@@ -139,7 +132,3 @@ class _Attached(Runner):
         self._asked_to_end = sentences.ASKER_GONE
         if self._desk is not None:
             self._desk.shut_down(sentences.ASKER_GONE)
-
-
-def _me() -> Process:
-    return Process.of(take(os.getpid()))
