@@ -236,3 +236,13 @@ def test_the_link_for_programs(serve: Callable[..., Server]) -> None:
     one = serve("--port", "0", "--json")
     told = json.loads(one.said)
     assert told == {"link": one.link, "pid": one.process.pid}
+
+
+def test_every_script_is_asked_for_at_once() -> None:
+    """One by one, as they name each other, they would come later."""
+    import lastout.web
+
+    static = Path(lastout.web.__file__).parent / "static"
+    page = (static / "index.html").read_text()
+    for path in static.glob("*.js"):
+        assert f'"/static/{path.name}"' in page

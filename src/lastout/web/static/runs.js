@@ -128,13 +128,19 @@ function running(row) {
   return [h(`b.${row.state === "stopping" ? "warn" : "ok"}`, null, STATES[row.state]), h("span.number", { data: { since: row.began ?? 0 } })].map((part) => { if (part.dataset.since) ages(h("div", null, part)); return part; });
 }
 
+// One timer for all bars: a hundred stops at a time are no hundred timers.
+const sliding = new Map();
+let slider = 0;
 function slide(bar, row) {
-  const step = () => {
-    bar.style.transform = `scaleX(${share(row.stop)})`;
-    if (bar.isConnected && !document.hidden && row.stop.ended === null) setTimeout(step, 120);
-  };
+  sliding.set(bar, row);
   bar.style.transform = `scaleX(${share(row.stop)})`;
-  setTimeout(step, 60);
+  slider ||= setInterval(() => {
+    for (const [one, its] of sliding) {
+      if (!one.isConnected || its.stop.ended !== null) sliding.delete(one);
+      else if (!document.hidden) one.style.transform = `scaleX(${share(its.stop)})`;
+    }
+    if (!sliding.size) { clearInterval(slider); slider = 0; }
+  }, 200);
 }
 
 export function tell(before, row) {
