@@ -67,3 +67,27 @@ def test_every_text_can_be_sent(text: str) -> None:
 
     assert msgspec.json.decode(msgspec.json.encode(clean({text: [text, 1, None]})))
     assert all(char.isprintable() or char in "\u200d\ufe0f" for char in plain(text))
+
+
+def test_a_record_that_is_too_large_is_not_told(tmp_path: Path, monkeypatch: object) -> None:
+    import lastout.web.why as module
+
+    path = tmp_path / "record.jsonl"
+    path.write_bytes(b"x" * 100)
+    monkeypatch.setattr(module, "LARGEST", 99)  # type: ignore[attr-defined]
+    assert b"too large" in module.Stories().story(str(path))
+    assert module.Stories().timeline(str(path)) == b""
+
+
+def test_a_key_that_is_no_text_can_be_sent(tmp_path: Path) -> None:
+    from lastout import sole_writer
+    from lastout.web.board import Board
+    from lastout.web.leases import Leases
+
+    grant = sole_writer.acquire("k", state=tmp_path)
+    leases = Leases(str(tmp_path), Board())
+    rows, _ = leases._read()
+    assert rows["k"]["run"] == grant.run
+    from lastout.web.leases import _name
+
+    assert _name("\udcff") == "\\udcff"

@@ -99,13 +99,22 @@ class Leases:
             and held.record is not None
             and not held.record.startswith(inside)
         }
-        return {one.key: _row(one, waiting.get(one.key, [])) for one in shown}, elsewhere
+        return {_name(one.key): _row(one, waiting.get(one.key, [])) for one in shown}, elsewhere
+
+
+def _name(key: str) -> str:
+    """The key itself, where it can be sent."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return plain(key)
+    return key
 
 
 def _row(lease: Lease, waiting: list[dict[str, Any]]) -> dict[str, Any]:
     held = lease.holder
     return {
-        "id": lease.key,
+        "id": _name(lease.key),
         "key": plain(lease.key),
         "epoch": lease.epoch,
         "state": lease.state,

@@ -20,17 +20,31 @@ from lastout.evidence.timeline.svg import draw
 from lastout.evidence.why import story
 from lastout.evidence.words import sentence
 from lastout.identity import Alive
+from lastout.web import words
 from lastout.web.lines import Shelf
 from lastout.web.plain import clean, command, plain
 from lastout.web.view import wall_ms
 
-__all__ = ["Stories", "line_of", "lines_of"]
+__all__ = ["LARGEST", "Stories", "line_of", "lines_of"]
 
 _MOST_CLAIMS: Final = 1000
 _MOST_COMMANDS: Final = 200
 _KEPT: Final = 8
 _TEXT: Final = 400
 _HEADER: Final = ("v", "event", "run", "from", "seq", "boottime_ns", "time")
+
+LARGEST: Final = 32 << 20
+"""The story of a larger record (bytes) takes too long for a page."""
+_TOO_LARGE: Final[dict[str, Any]] = {
+    "run": "",
+    "live": False,
+    "facts": None,
+    "headline": [words.TOO_LARGE],
+    "claims": [],
+    "claims_omitted": 0,
+    "commands": [],
+    "commands_omitted": 0,
+}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -56,6 +70,8 @@ class Stories:
         with self._lock:
             if key in self._kept:
                 return self._kept[key]
+        if found.st_size > LARGEST:
+            return _encode(_TOO_LARGE), b""
         contents = journal.read(path)
         told = _encode(_story(contents)), draw(picture(contents)).encode("utf-8", "replace")
         if contents.final is not None:
@@ -70,7 +86,8 @@ class Stories:
 def _story(contents: Contents) -> dict[str, Any]:
     told, present = story(contents), now(contents)
     claims, headline = ([*part, *present] for part in (told.claims, told.headline))
-    if any(_supervised(one) for one in present):
+    live = any(_supervised(one) for one in present)
+    if live:
         # A live run has no last word yet, and who looks at it knows that.
         claims, headline = (
             [one for one in part if one.kind != "no-end"] for part in (claims, headline)
@@ -79,6 +96,7 @@ def _story(contents: Contents) -> dict[str, Any]:
     commands = reading.of(CommandRan)
     return {
         "run": plain(told.run),
+        "live": live,
         "facts": _facts(reading.first(Started)),
         "headline": [_sentence(one) for one in headline],
         "claims": [_claim(one, told.began_ns) for one in claims[-_MOST_CLAIMS:]],

@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = [
     "ALREADY_SERVED", "BAD_SECRET", "BUSY", "NOT_HERE", "NOT_JSON", "NO_ORIGIN", "NO_RUN",
-    "NO_SECRET", "OTHER_HOST", "OTHER_ORIGIN", "READY", "WHO_HAS_IT", "port_taken", "watch_failed",
+    "NO_SECRET", "OTHER_HOST", "OTHER_ORIGIN", "READY", "TOO_LARGE", "WHO_HAS_IT", "port_taken",
 ]  # fmt: skip
 
 ALREADY_SERVED: Final = "a dashboard of this state directory is being served already"
@@ -22,12 +22,11 @@ BAD_SECRET: Final = "This link is not, or no longer, the right one; `lastout web
 NOT_HERE: Final = "There is nothing here."
 NOT_JSON: Final = "This is not what was expected."
 NO_RUN: Final = "There is no record of this run any more."
+TOO_LARGE: Final = (
+    "This record is too large to be told here; `lastout why` tells it. Its lines are below."
+)
 BUSY: Final = "Too many pages are open."
 
 
 def port_taken(port: int) -> str:
     return f"port {port} of 127.0.0.1 is taken; name another with --port, or 0 for any"
-
-
-def watch_failed(why: object) -> str:
-    return f"the state directory cannot be watched: {why}"

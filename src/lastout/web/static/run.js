@@ -91,6 +91,8 @@ export class RunPage {
       row.verdict && h("span.tag", { title: "the verdict that was written down" }, `verdict: ${row.verdict}`),
       row.missing > 0 && h("span.tag.warn", null, `${count(row.missing, "line")} of the record lost`),
       row.problems > 0 && h("span.tag.warn", null, `${count(row.problems, "part")} of the record cannot be used`));
+    // What was told while it lived is not what is to be said of it now: until that is there, nothing.
+    if (!alive && this.toldAlive) this.headline.hidden = true;
     this.ladder.set(row.stop);
     this.row = row;
     this.paintFacts();
@@ -150,7 +152,9 @@ export class RunPage {
   paintStory() {
     if (!this.row) this.fromStory();
     setText(this.command, this.story.facts?.command || this.row?.command || this.id);
-    this.headline.hidden = !this.story.headline.length;
+    const row = rows.runs.get(this.id);
+    this.toldAlive = Boolean(this.story.live);
+    this.headline.hidden = !this.story.headline.length || (this.toldAlive && row?.state === "ended");
     setText(this.headline, this.story.headline.join(" "));
     this.more.hidden = !this.story.claims.some((claim) => claim.detail);
     this.paintClaims(this.more.getAttribute("aria-pressed") === "true");
