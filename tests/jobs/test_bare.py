@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.jobs import PATIENCE, Until
+from lastout.evidence import journal
+from lastout.evidence.events import StopBegan
 from lastout.identity import take
 from lastout.jobs import Command, Job, Jobs, Process, Status
 
@@ -69,6 +71,23 @@ def test_a_cancel_reaches_it(store: Jobs, until: Until) -> None:
     assert (result.why, result.ended_by, result.signal) == ("abort", "me", signal.SIGTERM)
     assert result.remaining_count == 0
     assert result.stopped_count == 1
+
+
+def test_a_cancel_without_grace_reaches_it_too(store: Jobs, until: Until) -> None:
+    job, _ = _resting(store, until, "sh", "-c", "trap '' TERM; sleep 600; sleep 600")
+    assert job.cancel(by="me", grace=0)
+    assert job.wait(PATIENCE).signal == signal.SIGKILL
+    (stop,) = [
+        event
+        for event in journal.read(job.status().record or "").events
+        if isinstance(event, StopBegan)
+    ]
+    assert (stop.trigger, stop.reason, stop.by, stop.term_grace_ms) == (
+        "requested",
+        "abort",
+        "me",
+        0,
+    )
 
 
 def test_its_timeout_comes_too(store: Jobs, until: Until) -> None:

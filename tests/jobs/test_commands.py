@@ -44,6 +44,16 @@ def test_it_runs_where_and_with_what_its_caller_said(store: Jobs, tmp_path: Path
     assert (Path(job.directory) / "spec.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_cannot_be_written_down_is_left_out_of_an_environment(store: Jobs) -> None:
+    os.environb[b"ODD"] = b"\xff\xfe"
+    try:
+        job = store.submit(Command(["sh", "-c", "echo ${ODD-without}"]))
+    finally:
+        del os.environ["ODD"]
+    assert job.wait(PATIENCE).code == 0
+    assert job.output()[0] == b"without\n"
+
+
 def test_a_detached_grandchild_of_a_shell_that_exited_is_stopped_first(
     store: Jobs, tmp_path: Path, line: Line, until: Until
 ) -> None:
@@ -113,16 +123,44 @@ def test_locks_of_what_was_killed_are_named_and_their_files_stay(
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_who_ends_at_sigterm_was_not_killed_with_its_locks(
-    store: Jobs, tmp_path: Path, line: Line
+def test_a_lock_that_is_taken_during_the_grace_is_named_too(
+    store: Jobs, tmp_path: Path, line: Line, until: Until
 ) -> None:
-    job = store.submit(
-        Command(["flock", f"{tmp_path}/l", "sh", "-c", f"echo x >{tmp_path}/said; sleep 600"])
+    script = (
+        f"trap 'read x <{tmp_path}/go; exec 9>{tmp_path}/late; flock 9' TERM; "
+        f"echo on >{tmp_path}/said; while :; do sleep 600; done"
     )
+    os.mkfifo(tmp_path / "go")
+    job = store.submit(Command(["sh", "-c", script], graces="jupyter"))
     line()
     job.cancel()
+    until(job, lambda status: status.why)  # the first look is over, or about to be
+    (tmp_path / "go").write_text("\n")
     result = job.wait(PATIENCE)
-    assert result.signal == signal.SIGTERM
+    assert result.signal == signal.SIGKILL
+    assert str(tmp_path / "late") in {one.path for one in result.locks}
+
+
+def test_who_ends_during_the_grace_was_not_killed_with_its_locks(
+    store: Jobs, tmp_path: Path, line: Line, until: Until
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    source = f"""
+import fcntl, signal
+signal.signal(signal.SIGTERM, lambda *_: exit(open("{tmp_path}/go").readline() and 0))
+with open("{tmp_path}/held", "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    open("{tmp_path}/said", "w").write("on\\n")
+    while True:
+        signal.pause()
+"""
+    job = store.submit(Command([sys.executable, "-c", source]))
+    line()
+    job.cancel()
+    until(job, lambda status: status.why)  # the runner has heard of the stop, and looks
+    (tmp_path / "go").write_text("\n")
+    result = job.wait(PATIENCE)
+    assert (result.code, result.signal, result.why) == (0, None, "abort")
     assert result.locks == ()
 
 

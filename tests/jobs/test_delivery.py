@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +26,9 @@ from lastout.jobs import (
     NoResult,
     NoSuchJob,
     NotTaken,
+    inbox,
 )
+from lastout.jobs.work import Message
 
 
 def test_many_takers_and_one_gets_it(store: Jobs) -> None:
@@ -133,12 +136,29 @@ def test_a_message_after_the_end_says_how_to_go_on(store: Jobs) -> None:
         job.message("more")
 
 
-def test_files_of_a_later_version_are_left_alone(store: Jobs) -> None:
+def test_a_closed_inbox_takes_nothing_and_remembers(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    runner = inbox.Inbox(str(tmp_path))
+    first = Message(id="a", text="hello")
+    assert inbox.put(str(tmp_path), first, "a")
+    assert not inbox.put(str(tmp_path), first, "a")  # a retry
+    assert [request.id for _, request in runner.close() if isinstance(request, Message)] == ["a"]
+    with pytest.raises(FileNotFoundError):
+        inbox.put(str(tmp_path), Message(id="b", text="too late"), "b")
+    assert inbox.there(str(tmp_path), "message", "a") is not None
+    assert inbox.there(str(tmp_path), "message", "b") is None
+    runner.reopen()
+    assert inbox.put(str(tmp_path), Message(id="b", text="in time"), "b")
+    assert [request.id for _, request in runner.new() if isinstance(request, Message)] == ["b"]
+
+
+@pytest.mark.parametrize("more", [{}, {"work": {"type": "later", "what": ["nobody", "knows"]}}])
+def test_files_of_a_later_version_are_left_alone(store: Jobs, more: dict[str, Any]) -> None:
     job = store.submit(Command(["true"]))
     job.wait(PATIENCE)
     path = Path(job.directory) / "spec.json"
     later = msgspec.json.decode(path.read_bytes())
-    later |= {"version": 2, "work": {"type": "later", "what": ["nobody", "knows"]}}
+    later |= {"version": 2, **more}
     path.write_bytes(msgspec.json.encode(later))
     # As if it were still to be run: no runner of this version touches it.
     (Path(store.directory) / "queue" / f"{1:020d}.00000000.{job.id}").touch()
@@ -178,7 +198,8 @@ def small(tmp_path: Path) -> Iterator[Path]:
     if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
         pytest.skip("no tmpfs can be mounted here")
     yield path
-    subprocess.run(["umount", str(path)], check=True)
+    # Lazily: what a failed test has left must not keep it mounted for ever.
+    subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def _fill(path: Path) -> Path:

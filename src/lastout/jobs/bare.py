@@ -7,8 +7,9 @@ the same identity, and keeps the job's lock, its slot and the socket; whatever t
 before a grace is over.
 
 A cancel cannot reach a shell: whoever cancels writes it down and then, seeing that no Python waits,
-signals the supervisor. The runner says so in the state first and looks into the inbox afterwards,
-so one of the two always sees the other.
+sends SIGCONT to the supervisor, which passes it on and reports it: that wakes the runner. The
+runner says so in the state first and looks into the inbox afterwards, so one of the two always sees
+the other.
 """
 
 from __future__ import annotations

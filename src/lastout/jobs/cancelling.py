@@ -29,11 +29,11 @@ def cancel(state: str, spec: Spec, request: Cancel) -> bool:
     if _while_it_waits(state, spec, request):
         return True
     # The runner says that it goes to sleep before it looks into the inbox for the last time; we
-    # have put the request there before we look at what it says. One of the two sees the other.
+    # have put the request there before we look at what it says. One of the two sees the other. The
+    # supervisor passes SIGCONT on and says so, and what it says is what wakes the runner.
     stored = reading.stored(state, job)
     if stored is not None and not stored.resident and stored.front is not None:
         with contextlib.suppress(OSError, identity.IdentityUnknown):
-            identity.signal(stored.front.identity, signal.SIGTERM)
             identity.signal(stored.front.identity, signal.SIGCONT)
     with contextlib.suppress(OSError):
         route.start_runners(state)  # where its runner is gone
