@@ -116,6 +116,21 @@ def test_a_grandchild_is_stopped_and_the_next_turn_has_its_mcp_server(real, agen
     ]  # fmt: skip
 
 
+def test_a_task_behind_the_turn_ends_with_it_and_nobody_takes_it_up(real, agent):
+    args = {"codex": {"yield_time_ms": 250}, "claude": {"run_in_background": True}}[agent]
+    shell = TOOL.format(up=real.up, mark=real.mark)
+    asked = real.place.model.script.asked
+    real.place.model.script.scenarios["task"] = [{"shell": shell, "args": args}, {"text": "begun"}]
+    job = real.ask("[[task]]", keep=60)
+    real.wait_up()
+    result = real.wait(job)
+    assert (result.answer, result.remaining_count, all_gone(result)) == ("begun", 0, True)
+    assert real.mark.read_text() == "cleaned\n"
+    # Nothing but the prompt was put to the model, and the agent that could have done it is gone.
+    assert result.detail["agent_kept"] is False
+    assert max(one["step"] for one in asked if one["scenario"] == "task") == 1
+
+
 def test_the_time_is_over_in_the_middle_of_a_tool(real, agent):
     job = real.ask("[[tool]]", keep=60, timeout=6.0)
     real.wait_up()
