@@ -51,3 +51,22 @@ def feed_of(state: Path, count: int) -> str:
             event = {"event": "progress", "seq": number, "at": at, "turn": 1}
             file.write(json.dumps({**event, "text": f"number {number}"}) + "\n")
     return job
+
+
+def asking_job(state: Path, fields: tuple[str, ...]) -> str:
+    """A job of an agent that waits for an answer; nobody runs it. Its id."""
+    job = "20261130T000001-aaaaaa"
+    directory = state / "jobs" / job
+    (directory / "inbox").mkdir(parents=True, mode=0o700)
+    at = "2026-11-30T00:00:00.000000Z"
+    work = {"type": "agent", "agent": "claude", "prompt": "paint it", "cwd": "/", "by": "somebody"}
+    spec = {"version": 1, "id": job, "queued_at": at, "queued_ns": 1, "work": work}
+    (directory / "spec.json").write_text(json.dumps(spec))
+    choices = [
+        {"id": "answer", "label": "Answer"},
+        {"id": "deny", "label": "No", "meaning": "deny"},
+    ]
+    question = {"id": "q", "kind": "input", "prompt": "How?", "choices": choices, "fields": fields}
+    status = {"version": 1, "state": "running", "turn": 1, "questions": [question]}
+    (directory / "state.json").write_text(json.dumps(status))
+    return job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,7 +54,10 @@ def test_a_job_is_told_and_ended(store: jobs.Jobs, server: Server) -> None:
 def test_a_job_that_is_over_cannot_be_asked_anything(store: jobs.Jobs, server: Server) -> None:
     job = store.submit(jobs.Command(["true"]))
     job.wait(PATIENCE)
-    for what, body in (("message", {"text": "x"}), ("answer", {"question": "q", "choice": "c"})):
+    for what, body in (
+        ("message", {"text": "x"}),
+        ("answer", {"question": "q", "choice": "c", "values": []}),
+    ):
         status, _, said = server.ask("POST", f"/api/{what}/{job.id}", body, server.pass_())
         assert (status, bool(said)) == (409, True)
     assert server.ask("POST", "/api/cancel/nothing", {}, server.pass_())[0] == 404
@@ -74,6 +78,48 @@ def test_a_person_ends_a_job(store: jobs.Jobs, server: Server, look: Callable[..
     expect(page.locator(".lines")).to_contain_text("ended")
     expect(page.locator(".states")).to_contain_text("failed")
     assert job.result().why == "abort"
+
+
+def test_a_person_answers_what_an_agent_asks(
+    store: jobs.Jobs, server: Server, look: Callable[..., Eyes], tmp_path: Path
+) -> None:
+    from playwright.sync_api import expect
+
+    mark = tmp_path / "mark"
+    prompt = f"/ask touch {mark}\n/say done"
+    job = store.submit(
+        jobs.AgentTurn(agent="scripted", prompt=prompt, cwd=str(tmp_path), keep=0.0, timeout=60)
+    )
+    page = look(server).open("#/jobs")
+    expect(page.locator('[data-view="jobs"] .alarm')).to_have_text("1")
+    page.locator(f'.row[data-id="{job.id}"]').click()
+    question = page.get_by_role("region", name="Question")
+    expect(question).to_contain_text(str(mark))
+    assert not mark.exists()
+    question.get_by_role("button").first.click()
+    expect(page.locator(".states")).to_contain_text("ended")
+    assert (job.wait(PATIENCE).answer, mark.exists()) == ("done ", True)
+    expect(question).to_be_hidden()
+
+
+def test_what_is_filled_in_goes_to_its_field(
+    state: Path, server: Server, look: Callable[..., Eyes]
+) -> None:
+    """A question to the user, as Claude asks one; the answer is what lies in the inbox."""
+    from laying import asking_job
+    from playwright.sync_api import expect
+
+    job = asking_job(state, fields=("Which colour?", "Which size?"))
+    page = look(server).open(f"#/job/{job}")
+    question = page.get_by_role("region", name="Question")
+    question.get_by_label("Which size?").fill("large")
+    question.get_by_label("Which colour?").fill("blue")
+    question.get_by_role("button", name="Answer", exact=True).click()
+    expect(question).to_contain_text("Answered")
+    (answer,) = (state / "jobs" / job / "inbox").iterdir()
+    told = json.loads(answer.read_bytes())
+    assert told["fields"] == {"Which colour?": "blue", "Which size?": "large"}
+    assert told["choice"] == "answer"
 
 
 def test_a_service_is_told(state: Path, server: Server, look: Callable[..., Eyes]) -> None:

@@ -45,11 +45,15 @@ class JobRoutes:
     async def _answer(self, request: Request, job: str) -> Response:
         self._path(job)
         asked = body_of(request)
-        question, choice, text = (asked.get(name) for name in ("question", "choice", "text"))
-        if not isinstance(question, str):
+        question, choice, values = (asked.get(name) for name in ("question", "choice", "values"))
+        if (
+            not isinstance(question, str)
+            or not isinstance(choice, str | None)
+            or not isinstance(values, list)
+            or not all(isinstance(one, str) for one in values)
+        ):
             return Response(400, words.NOT_JSON.encode())
-        given = [one if isinstance(one, str) else None for one in (choice, text)]
-        return await self._done(lambda: self._jobs.answer(job, question, *given))
+        return await self._done(lambda: self._jobs.answer(job, question, choice, values))
 
     async def _message(self, request: Request, job: str) -> Response:
         self._path(job)

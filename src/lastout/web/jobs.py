@@ -166,9 +166,15 @@ class Followed:
         }.get(left, f"the job has ended; {left} of its processes are still running")
         return {"settled": left == 0, "sentence": words}
 
-    def answer(self, job: str, question: str, choice: str | None, text: str | None) -> None:
-        """Answer what an agent waits for. Raises JobsError, ValueError, OSError."""
-        Job(self._state, job).answer(question, choice, text=text, by=person())
+    def answer(self, job: str, question: str, choice: str | None, values: list[str]) -> None:
+        """Answer what an agent waits for; `values` are for its fields, in their order, or one text
+        where it has none. Raises JobsError, ValueError, OSError."""
+        one = Job(self._state, job)
+        asked = next((each for each in one.status().questions if each.id == question), None)
+        names = asked.fields if asked is not None else ()
+        fields = dict(zip(names, values, strict=False))
+        text = values[0] if values and not names else None
+        one.answer(question, choice, text=text, fields=fields, by=person())
 
     def message(self, job: str, text: str) -> None:
         """Ask an agent for another turn. Raises JobsError, ValueError, OSError."""
@@ -217,6 +223,7 @@ def _question(one: Question) -> dict[str, Any]:
             {"id": choice.id, "label": plain(choice.label or choice.id), "meaning": choice.meaning}
             for choice in one.choices
         ],
+        "fields": [plain(name) for name in one.fields],
     }
 
 

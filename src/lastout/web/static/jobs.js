@@ -179,10 +179,16 @@ export class JobPage {
         for (const part of box.querySelectorAll("button, input")) part.disabled = false;
       }
     };
-    const text = h("input", { type: "text", "aria-label": "Answer", autocomplete: "off" });
+    // What is to be filled in goes with an answer, never with a refusal.
+    const names = question.fields.length ? question.fields : question.kind === "input" ? [""] : [];
+    const inputs = names.map((name) => h("input", { type: "text", autocomplete: "off", maxlength: "4000", "aria-label": name || "Answer" }));
+    const refuses = (choice) => choice.meaning === "deny" || choice.meaning === "cancel";
+    const choose = (choice) => reply({ choice: choice.id, values: refuses(choice) ? [] : inputs.map((input) => input.value) });
     const box = h("section.question", { "aria-label": "Question" }, h("p", null, foreign(question.prompt)),
-      question.choices.length ? h("div.buttons", null, question.choices.map((choice) => h(choice.meaning.startsWith("reject") || choice.meaning === "deny" ? "button.danger" : "button", { type: "button", onclick: () => reply({ choice: choice.id }) }, foreign(choice.label))))
-        : h("div.buttons", null, text, h("button", { type: "button", onclick: () => reply({ text: text.value }) }, "Answer")), said);
+      inputs.map((input, i) => h("label", null, names[i] && foreign(names[i]), input)),
+      h("div.buttons", null, question.choices.length
+        ? question.choices.map((choice) => h(refuses(choice) ? "button.danger" : "button", { type: "button", onclick: () => choose(choice) }, foreign(choice.label)))
+        : h("button", { type: "button", onclick: () => reply({ choice: null, values: inputs.map((input) => input.value) }) }, "Answer")), said);
     return box;
   }
 }
