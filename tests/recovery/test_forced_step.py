@@ -11,7 +11,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
-from harness import Scene
+from harness import Scene, descendants
 from harness.forcing import ROLES, RUDE, forced_line, stop_both, target, untouched
 from harness.harm import hold, lose_both
 from lastout import identity, sweep
@@ -181,13 +181,16 @@ def test_a_pause_that_does_not_hold_is_seen_and_not_fought_for_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    "program", [("respawner", "20"), ("storm", "4"), ("crowd", "300")], ids=lambda one: one[0]
+    "program",
+    [("respawner", "20"), ("storm", "20000", "-1"), ("crowd", "300")],
+    ids=lambda one: one[0],
 )
 def test_trees_that_fork_faster_than_one_can_list_them(
     scene: Scene, program: tuple[str, ...]
 ) -> None:
     run = scene.run(scene.program(*program), graces=(0.2, 10, 5))
-    assert run.started
+    keeper = run.started["keeper"]["pid"]
+    scene.hub.look(lambda: len(descendants(keeper)) > 2, "it is at work")
     aim = target(run)
     verdict = force(aim)
     assert verdict.kind == "killed", verdict
