@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -18,6 +19,7 @@ from site_of_test import Run, Server, gone
 
 from lastout import sole_writer
 from lastout.web.board import KINDS, Board
+from lastout.web.following import RECENT, Following
 
 STUBBORN = ("sh", "-c", "trap '' TERM; setsid sleep 60 & while :; do sleep 60; done")
 
@@ -198,6 +200,31 @@ def test_a_record_far_away_that_a_lease_names_is_followed(
     stream.close()
 
 
+def test_more_runs_end_at_once_than_stay_on_the_page(state: Path, run: Callable[..., Run]) -> None:
+    one = run("true")
+    one.process.wait()
+    text = settled(one.record)
+    paths = []
+    for number in range(RECENT + 50):
+        path = one.record.with_name(f"{one.id[:16]}{number:06d}.jsonl")
+        path.write_bytes(text.replace(one.id.encode(), path.stem.encode()))
+        paths.append(str(path))
+
+    async def follow() -> Board:
+        board = Board()
+        following = Following(str(state), board, lambda run: None)
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+        for _ in range(2):
+            for each in paths:
+                following.touch(each)
+            await following.caught_up()
+        assert failures == []
+        return board
+
+    assert len(asyncio.run(follow()).names("runs")) == RECENT
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -254,6 +281,13 @@ def test_every_reader_ends_with_what_there_is(steps: list[tuple[str, str, int, i
 
 def named(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [member for member in data["tree"]["members"] if member.get("name") == name]
+
+
+def settled(record: Path) -> bytes:
+    from lastout.evidence.settled import settled
+
+    assert settled(record).final is not None
+    return record.read_bytes()
 
 
 def memory(server: Server) -> int:

@@ -63,7 +63,7 @@ class Following:
                 self._keep(found.run)
         for path in live:
             self.touch(path)
-        await self._caught_up.wait()
+        await self.caught_up()
 
     def _known(self) -> tuple[list[Row], list[str]]:
         try:
@@ -90,6 +90,10 @@ class Following:
         if self._turn is None:
             self._turn = asyncio.get_running_loop().call_soon(self._go_on)
 
+    async def caught_up(self) -> None:
+        """Wait until everything that was told has been read."""
+        await self._caught_up.wait()
+
     def touch_directory(self, path: str) -> None:
         """This day's directory is new: look what is in it already."""
         for record in records_in(path):
@@ -109,7 +113,9 @@ class Following:
         until = time.monotonic() + _TURN_S
         while self._dirty and time.monotonic() < until:
             path, _ = self._dirty.popitem(last=False)
-            view = self._views[path]
+            view = self._views.get(path)
+            if view is None:
+                continue  # it was over, and others that ended meanwhile took its place
             try:
                 more = view.read()
             except FileNotFoundError:
