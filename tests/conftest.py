@@ -67,6 +67,7 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[set[Identity]]:
             stillness.ask(quiet=marker == "quiet")
     yield before
     stillness.end()
+    leftovers.wait_for_supervisors(before)
     left = [leftovers.describe(stat) for stat in leftovers.living(before)]
     leftovers.sweep(before)
     report = request.node.stash.get(_reports, {}).get("call")

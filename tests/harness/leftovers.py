@@ -15,6 +15,7 @@ from harness.identity import Identity, Stat, children, command_line, descendants
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SWEEP_SECONDS = 10.0
+_SUPERVISORS = frozenset({"lastout-keeper", "lastout-scribe", "lastout-guard"})
 
 
 def become_subreaper() -> None:
@@ -50,6 +51,17 @@ def new(before: set[Identity]) -> list[Stat]:
 def living(before: set[Identity]) -> list[Stat]:
     """Those of the new ones that are not dead."""
     return [stat for stat in new(before) if not stat.dead]
+
+
+def wait_for_supervisors(before: set[Identity]) -> None:
+    """Keeper, scribe and guard can outlive a front, and the lines that tell of its end, by what a
+    busy machine takes to end a process. One that stays for good is found by the caller."""
+    end = time.monotonic() + _SWEEP_SECONDS
+    while time.monotonic() < end:
+        names = {stat.comm for stat in living(before)}
+        if not names or not names <= _SUPERVISORS:
+            return
+        time.sleep(0.001)
 
 
 def describe(stat: Stat) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 import lastout
 from harness.fuse import fuse
+from harness.kernels import needs_inodes
 from harness.writers import Story, kill, launch, note_grant, wait_write
 from lastout import identity, sole_writer
 from lastout.evidence.events import Started
@@ -173,6 +174,7 @@ def _damage(state: Path) -> None:
 LOSSES = {"the store is lost": _lose, "the store is damaged, its backup older": _damage}
 
 
+@needs_inodes
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("life", ["alive", "dead"])
 def test_a_run_that_the_store_has_forgotten_is_found_through_its_lock_file(

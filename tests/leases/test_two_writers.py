@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.kernels import needs_inodes
 from harness.writers import (
     GRACES,
     Story,
@@ -90,7 +91,10 @@ def _people(state: Path) -> dict[str, ProcessIdentity]:
     return {"front": found.front, "keeper": found.keeper}
 
 
-@pytest.mark.parametrize("wrapper", [False, True], ids=["root writes", "wrapped"])
+@pytest.mark.parametrize(
+    "wrapper",
+    [pytest.param(False, id="root writes"), pytest.param(True, id="wrapped", marks=needs_inodes)],
+)
 @pytest.mark.parametrize("order", SUBSETS, ids=" ".join)
 def test_whoever_dies_in_whatever_order(
     tmp_path: Path, order: Sequence[str], wrapper: bool

@@ -18,6 +18,7 @@ import anyio
 import pytest
 
 import lastout
+from harness.kernels import needs_children_files
 from lastout import supervisor
 from lastout.evidence import events, journal
 from lastout.observe import ObservationUnsupported
@@ -208,6 +209,7 @@ def test_what_cannot_be_observed_is_not_started(
     assert not (tmp_path / "started").exists()
 
 
+@needs_children_files
 def test_without_an_observer_there_is_no_system_call_more(tmp_path: Path) -> None:
     """Between seeing the root's end and reaping it: the list of children, and standard descriptors
     let go. That is where a look would be."""

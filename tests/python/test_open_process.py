@@ -30,8 +30,8 @@ async def lines_of(process: lastout.Process) -> list[events.Event]:
 async def test_everybody_is_named_by_identity(state: Path) -> None:
     async with lastout.open_process(["cat"], state=state) as process:
         assert process.pid == process.front.pid
-        assert process.keeper == identity.take(process.keeper.pid)
-        assert process.root == identity.take(process.root.pid)
+        for one in (process.keeper, process.root):
+            assert identity.same(one, identity.take(one.pid)) is True
         assert process.started.argv == ("cat",)
         assert process.started.owner_watch == "told"
         assert process.started.owner is not None

@@ -14,6 +14,7 @@ import pytest
 from harness import Scene, descendants
 from harness.forcing import ROLES, RUDE, forced_line, stop_both, target, untouched
 from harness.harm import hold, lose_both
+from harness.kernels import needs_inodes
 from lastout import identity, sweep
 from lastout.forced import force
 from lastout.pause import Pause
@@ -226,6 +227,7 @@ def test_one_teardown_at_a_time_and_a_retry_joins_it(scene: Scene) -> None:
         member.wait_gone()
 
 
+@needs_inodes
 def test_a_group_of_a_dead_root_is_still_its_own(scene: Scene) -> None:
     """Both supervisors and the wrapper root are dead; the child that writes is not. It is found
     by the root's session, and killed: nobody can have been given that number."""

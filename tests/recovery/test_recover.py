@@ -11,6 +11,7 @@ from typing import Any
 
 from harness import Scene
 from harness.harm import hold, lose_both
+from harness.kernels import needs_inodes
 from harness.recovering import case_of, committed, edited, reap, told
 from lastout import identity
 from lastout.evidence import journal
@@ -120,6 +121,7 @@ def test_both_supervisors_dead_and_the_root_with_them(scene: Scene) -> None:
     assert result.steps == ["settle"], "nothing had to be done"
 
 
+@needs_inodes
 def test_a_wrapper_root_is_dead_and_its_child_writes_on(scene: Scene) -> None:
     run = scene.run("root [ writer ignore ]", owner=[])
     writer = scene.member("writer")
@@ -303,6 +305,7 @@ def test_a_start_that_died_before_it_could_say_so_is_killed_with_its_keeper(
     assert result.verdict.root_gone is None, "nobody has seen the root's end"
 
 
+@needs_inodes
 def test_the_outcome_of_every_step_is_in_the_record(scene: Scene) -> None:
     run = scene.run("root [ writer ignore ]")
     scene.member("writer")
