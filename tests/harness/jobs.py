@@ -13,13 +13,16 @@ from harness.identity import Identity, command_line
 from lastout.identity import take, wait_dead
 from lastout.jobs import Status
 
-__all__ = ["PATIENCE", "Line", "Until", "runners_end"]
+__all__ = ["PATIENCE", "Gate", "Line", "Until", "runners_end"]
 
 PATIENCE = 30.0
 """Seconds: nothing that a test waits for takes so long."""
 
 Line = Callable[[], str]
 """The next line that a job's command has written into the FIFO `said`."""
+
+Gate = Callable[..., Callable[[], object]]
+"""Makes a FIFO from which a job's command reads a line before it goes on."""
 
 Until = Callable[..., Status]
 """Waits until a job's status is as a test wants it."""

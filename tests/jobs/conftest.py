@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.identity import Identity
-from harness.jobs import PATIENCE, runners_end
+from harness.jobs import PATIENCE, Gate, runners_end
 from lastout import jobs
 from lastout.jobs import Jobs, Status
 
@@ -55,3 +56,21 @@ def line(tmp_path: Path) -> Iterator[Callable[[], str]]:
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     with open(fd, "rb", buffering=0) as file:
         yield lambda: file.readline().decode().strip()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """A FIFO in tmp_path by its name, from which a job's command reads a line to go on; called, what
+    it gave writes that line. Opened for both: nobody waits for the other side, and nothing is lost.
+    """
+    fds: list[int] = []
+
+    def make(name: str = "go") -> Callable[[], object]:
+        os.mkfifo(tmp_path / name)
+        fd = os.open(tmp_path / name, os.O_RDWR | os.O_CLOEXEC)
+        fds.append(fd)
+        return functools.partial(os.write, fd, b"\n")
+
+    yield make
+    for fd in fds:
+        os.close(fd)

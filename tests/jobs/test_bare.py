@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.jobs import PATIENCE, Until
+from harness.jobs import PATIENCE, Gate, Until
 from lastout.evidence import journal
 from lastout.evidence.events import StopBegan
 from lastout.identity import take
@@ -49,16 +49,16 @@ def _resting(store: Jobs, until: Until, *argv: str, **how: object) -> tuple[Job,
 
 
 def test_the_runner_keeps_its_identity_and_less_than_a_megabyte(
-    store: Jobs, until: Until, tmp_path: Path
+    store: Jobs, until: Until, tmp_path: Path, gate: Gate
 ) -> None:
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     job, runner = _resting(
         store, until, "sh", "-c", f"echo one; read x <{tmp_path}/go; echo two; exit 3",
         output=str(tmp_path / "log"),
     )  # fmt: skip
     assert _private_kib(runner.pid) < 1024
     assert job.status().runner_alive
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert (result.code, result.why, result.stdout) == (3, "completion", None)
     assert (tmp_path / "log").read_text() == "one\ntwo\n"

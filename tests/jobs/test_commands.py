@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.jobs import PATIENCE, Line, Until
+from harness.jobs import PATIENCE, Gate, Line, Until
 from lastout.identity import Alive, still_alive, take
 from lastout.jobs import Command, Jobs, Process
 from lastout.proctable import read_stat
@@ -55,11 +55,11 @@ def test_what_cannot_be_written_down_is_left_out_of_an_environment(store: Jobs) 
 
 
 def test_a_detached_grandchild_of_a_shell_that_exited_is_stopped_first(
-    store: Jobs, tmp_path: Path, line: Line, until: Until
+    store: Jobs, tmp_path: Path, line: Line, until: Until, gate: Gate
 ) -> None:
     detached = tmp_path / "detached.sh"
     detached.write_text(f"setsid sh -c 'echo $$ >{tmp_path}/said; exec sleep 600' &\n")
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     # The sibling lives in the same way, and nobody may touch it.
     sibling = store.submit(Command(["sh", "-c", f"sh {detached}; sleep 600"]))
     theirs = take(int(line()))
@@ -67,7 +67,7 @@ def test_a_detached_grandchild_of_a_shell_that_exited_is_stopped_first(
     # is the supervisor.
     job = store.submit(Command(["sh", "-c", f"sh {detached}; read x <{tmp_path}/go"]))
     ours = take(int(line()))
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert still_alive(ours) is Alive.NO
     assert still_alive(theirs) is Alive.YES
@@ -99,7 +99,7 @@ finally:
 
 
 def test_locks_of_what_was_killed_are_named_and_their_files_stay(
-    store: Jobs, tmp_path: Path, line: Line
+    store: Jobs, tmp_path: Path, line: Line, gate: Gate
 ) -> None:
     # The lock was taken by a shell that has gone: only its child holds it when the kill comes.
     lock = tmp_path / "its.lock"
@@ -108,10 +108,10 @@ def test_locks_of_what_was_killed_are_named_and_their_files_stay(
         f"setsid sh -c \"trap '' TERM; echo held >{tmp_path}/said; sleep 600; sleep 600\" & "
         f"read x <{tmp_path}/go; exit 0"
     )
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     job = store.submit(Command(["sh", "-c", script], graces="jupyter"))
     assert line() == "held"
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert result.code == 0
     assert result.remaining_count == 0
@@ -124,30 +124,31 @@ def test_locks_of_what_was_killed_are_named_and_their_files_stay(
 
 
 def test_a_lock_that_is_taken_during_the_grace_is_named_too(
-    store: Jobs, tmp_path: Path, line: Line, until: Until
+    store: Jobs, tmp_path: Path, line: Line, until: Until, gate: Gate
 ) -> None:
     script = (
         f"trap 'read x <{tmp_path}/go; exec 9>{tmp_path}/late; flock 9' TERM; "
         f"echo on >{tmp_path}/said; while :; do sleep 600; done"
     )
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     job = store.submit(Command(["sh", "-c", script], graces="jupyter"))
     line()
     job.cancel()
     until(job, lambda status: status.why)  # the first look is over, or about to be
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert result.signal == signal.SIGKILL
     assert str(tmp_path / "late") in {one.path for one in result.locks}
 
 
 def test_who_ends_during_the_grace_was_not_killed_with_its_locks(
-    store: Jobs, tmp_path: Path, line: Line, until: Until
+    store: Jobs, tmp_path: Path, line: Line, until: Until, gate: Gate
 ) -> None:
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     source = f"""
 import fcntl, signal
-signal.signal(signal.SIGTERM, lambda *_: exit(open("{tmp_path}/go").readline() and 0))
+go = open("{tmp_path}/go", "r+b", buffering=0)  # for both: nothing is lost between two openings
+signal.signal(signal.SIGTERM, lambda *_: exit(go.readline() and 0))
 with open("{tmp_path}/held", "w") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     open("{tmp_path}/said", "w").write("on\\n")
@@ -158,7 +159,7 @@ with open("{tmp_path}/held", "w") as file:
     line()
     job.cancel()
     until(job, lambda status: status.why)  # the runner has heard of the stop, and looks
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert (result.code, result.signal, result.why) == (0, None, "abort")
     assert result.locks == ()

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from harness.identity import Identity
-from harness.jobs import PATIENCE, Line, runners_end
+from harness.jobs import PATIENCE, Gate, Line, runners_end
 from lastout import jobs
 from lastout.jobs import (
     AlreadyTaken,
@@ -56,9 +56,9 @@ def test_many_takers_and_one_gets_it(store: Jobs) -> None:
 
 
 def test_a_caller_that_starts_again_finds_its_jobs_and_hears_what_it_missed(
-    store: Jobs, tmp_path: Path, line: Line
+    store: Jobs, tmp_path: Path, line: Line, gate: Gate
 ) -> None:
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     script = f"echo on >{tmp_path}/said; read x <{tmp_path}/go; echo late"
     source = str(Path(jobs.__file__).resolve().parent.parent.parent)
     code = (
@@ -76,7 +76,7 @@ def test_a_caller_that_starts_again_finds_its_jobs_and_hears_what_it_missed(
     again = store.get(status.id)
     assert status.runner_alive
     seen = len(again.feed())
-    (tmp_path / "go").write_text("\n")
+    go()
     assert again.wait(PATIENCE).code == 0
     assert [type(one).__name__ for one in again.follow_blocking(seen, PATIENCE)] == [
         "TurnEnded",
@@ -86,9 +86,9 @@ def test_a_caller_that_starts_again_finds_its_jobs_and_hears_what_it_missed(
 
 
 def test_nothing_is_removed_that_runs_or_was_not_taken(
-    store: Jobs, tmp_path: Path, line: Line, nothing_left: set[Identity]
+    store: Jobs, tmp_path: Path, line: Line, nothing_left: set[Identity], gate: Gate
 ) -> None:
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     script = f"echo on >{tmp_path}/said; read x <{tmp_path}/go"
     job = store.submit(Command(["sh", "-c", script], name="it"))
     assert line() == "on"
@@ -98,7 +98,7 @@ def test_nothing_is_removed_that_runs_or_was_not_taken(
         job.result()
     with pytest.raises(TimeoutError):
         job.wait(0)
-    (tmp_path / "go").write_text("\n")
+    go()
     job.wait(PATIENCE)
     runners_end(store.state, nothing_left)
     with pytest.raises(NotTaken):
@@ -233,10 +233,10 @@ def test_a_full_disk_at_submit_is_an_error_that_leaves_nothing(
 
 @pytest.mark.root
 def test_a_disk_that_fills_up_costs_output_never_the_result(
-    small: Path, tmp_path: Path, line: Line, nothing_left: set[Identity]
+    small: Path, tmp_path: Path, line: Line, nothing_left: set[Identity], gate: Gate
 ) -> None:
     store = jobs.open_jobs(small / "state")
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     script = (
         f"echo on >{tmp_path}/said; read x <{tmp_path}/go; "
         "head -c 300000 /dev/zero; echo oh >&2; exit 3"
@@ -244,7 +244,7 @@ def test_a_disk_that_fills_up_costs_output_never_the_result(
     job = store.submit(Command(["sh", "-c", script]))
     assert line() == "on"
     full = _fill(small)
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert (result.code, result.why, result.failed, result.remaining_count) == (
         3, "completion", True, 0,

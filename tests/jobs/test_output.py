@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from harness.jobs import PATIENCE, Line
+from harness.jobs import PATIENCE, Gate, Line
 from lastout.jobs import Command, Jobs, Output, capture
 
 MEGABYTE = 1 << 20
 
 
-def test_a_hundred_megabytes(store: Jobs, tmp_path: Path, line: Line) -> None:
-    os.mkfifo(tmp_path / "go")
+def test_a_hundred_megabytes(store: Jobs, tmp_path: Path, line: Line, gate: Gate) -> None:
+    go = gate()
     script = (
         "printf first; yes 0123456789abcde | head -c 104857600; printf last; "
         f"echo done >{tmp_path}/said; read x <{tmp_path}/go"
@@ -25,7 +24,7 @@ def test_a_hundred_megabytes(store: Jobs, tmp_path: Path, line: Line) -> None:
     assert runner is not None
     status = Path(f"/proc/{runner.pid}/status").read_text()
     most = next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmHWM:"))
-    (tmp_path / "go").write_text("\n")
+    go()
     result = job.wait(PATIENCE)
     assert result.code == 0
     assert most < 40 << 10  # KiB, of which the interpreter's shared pages are most

@@ -6,37 +6,42 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.jobs import PATIENCE, Line, Until
+from harness.jobs import PATIENCE, Gate, Line, Until
 from lastout.jobs import AgentTurn, Command, Job, Jobs, NameTaken, NoSuchJob
 from lastout.jobs import queue as queues
 
 
-def _holds(store: Jobs, tmp_path: Path, line: Line, count: int) -> list[Job]:
-    """Jobs that run until somebody writes a line into their FIFO."""
+def _holds(
+    store: Jobs, tmp_path: Path, line: Line, gate: Gate, count: int
+) -> list[tuple[Job, Callable[[], object]]]:
+    """Jobs that run until they are let go on."""
     found = []
     for number in range(count):
-        os.mkfifo(tmp_path / f"go{number}")
+        go = gate(f"go{number}")
         script = f"echo on >{tmp_path}/said; read x <{tmp_path}/go{number}"
-        found.append(store.submit(Command(["sh", "-c", script], by="holder")))
+        found.append((store.submit(Command(["sh", "-c", script], by="holder")), go))
         line()
     return found
 
 
-def test_no_more_than_the_limit_run_at_once(store: Jobs, tmp_path: Path, line: Line) -> None:
+def test_no_more_than_the_limit_run_at_once(
+    store: Jobs, tmp_path: Path, line: Line, gate: Gate
+) -> None:
     assert store.limit == 4
     store.set_limit(2)
-    held = _holds(store, tmp_path, line, 2)
+    held = _holds(store, tmp_path, line, gate, 2)
     third = store.submit(Command(["true"]))
     assert (third.status().state, third.status().place) == ("queued", 0)
     store.set_limit(3)  # for every caller, at once
     assert third.wait(PATIENCE).code == 0
-    for number in range(2):
-        (tmp_path / f"go{number}").write_text("\n")
-    assert [job.wait(PATIENCE).code for job in held] == [0, 0]
+    for job, go in held:
+        go()
+        assert job.wait(PATIENCE).code == 0
 
 
 def test_many_jobs_run_once_each_and_few_at_a_time(store: Jobs, tmp_path: Path) -> None:
@@ -54,10 +59,10 @@ def test_many_jobs_run_once_each_and_few_at_a_time(store: Jobs, tmp_path: Path) 
 
 
 def test_askers_take_turns_and_of_one_the_oldest_comes_first(
-    store: Jobs, tmp_path: Path, line: Line
+    store: Jobs, tmp_path: Path, line: Line, gate: Gate
 ) -> None:
     store.set_limit(1)
-    (holder,) = _holds(store, tmp_path, line, 1)
+    ((holder, go),) = _holds(store, tmp_path, line, gate, 1)
     log = tmp_path / "log"
 
     def ask(by: str, number: int) -> Job:
@@ -67,7 +72,7 @@ def test_askers_take_turns_and_of_one_the_oldest_comes_first(
     found = [ask("greedy", number) for number in range(4)]
     found += [ask("modest", number) for number in range(2)]
     places = {job.id: job.status().place for job in found}
-    (tmp_path / "go0").write_text("\n")
+    go()
     for job in [holder, *found]:
         job.wait(PATIENCE)
     told = log.read_text().split()
@@ -75,16 +80,18 @@ def test_askers_take_turns_and_of_one_the_oldest_comes_first(
     assert [places[job.id] for job in found] == [0, 2, 4, 5, 1, 3]
 
 
-def test_a_cancel_takes_a_job_out_of_the_queue(store: Jobs, tmp_path: Path, line: Line) -> None:
+def test_a_cancel_takes_a_job_out_of_the_queue(
+    store: Jobs, tmp_path: Path, line: Line, gate: Gate
+) -> None:
     store.set_limit(1)
-    _holds(store, tmp_path, line, 1)
+    ((_, go),) = _holds(store, tmp_path, line, gate, 1)
     job = store.submit(Command(["touch", str(tmp_path / "ran")]))
     assert job.cancel(by="her")
     result = job.result()  # at once, without anybody's help
     assert (result.why, result.ended_by, result.final) == ("abort", "her", True)
     assert [entry.job for entry in queues.entries(store.state)] == []
     assert not job.cancel()
-    (tmp_path / "go0").write_text("\n")
+    go()
     assert not (tmp_path / "ran").exists()
 
 
@@ -105,10 +112,10 @@ def _spin(number: int) -> None:
         pass
 
 
-def test_two_callers_and_one_name(store: Jobs, tmp_path: Path, line: Line) -> None:
+def test_two_callers_and_one_name(store: Jobs, tmp_path: Path, line: Line, gate: Gate) -> None:
     told: list[object] = []
     script = f"echo on >{tmp_path}/said; read x <{tmp_path}/go"
-    os.mkfifo(tmp_path / "go")
+    go = gate()
 
     def ask() -> None:
         try:
@@ -128,7 +135,7 @@ def test_two_callers_and_one_name(store: Jobs, tmp_path: Path, line: Line) -> No
     assert [one.id for one in store.list()] == [job.id]
     assert store.get("the one").id == job.id
     assert line() == "on"
-    (tmp_path / "go").write_text("\n")
+    go()
     job.wait(PATIENCE)
     again = store.submit(Command(["true"], name="the one"))  # a name is free after the end
     assert store.get("the one").id == again.id
@@ -209,7 +216,7 @@ def test_below_a_run_nothing_is_submitted_without_a_route(store: Jobs) -> None:
 
 
 def test_a_job_submitted_below_a_run_outlives_that_run(
-    store: Jobs, tmp_path: Path, line: Line, until: Until
+    store: Jobs, tmp_path: Path, line: Line, until: Until, gate: Gate
 ) -> None:
     from lastout.jobs import route
 
@@ -220,7 +227,7 @@ def test_a_job_submitted_below_a_run_outlives_that_run(
     )
     while not route.serving_now(store.state):
         os.sched_yield()
-    os.mkfifo(tmp_path / "go")
+    go = gate()
     script = f"echo on >{tmp_path}/said; read x <{tmp_path}/go"
     caller = _inside(store, script)
     assert caller.stdout is not None
@@ -232,7 +239,7 @@ def test_a_job_submitted_below_a_run_outlives_that_run(
     caller.terminate()
     caller.communicate(timeout=PATIENCE)
     assert until(job, lambda status: status.runner_alive).state == "running"
-    (tmp_path / "go").write_text("\n")
+    go()
     assert job.wait(PATIENCE).code == 0
 
 
