@@ -171,7 +171,10 @@ async def test_the_server_or_its_client_is_killed_in_the_middle(rig, job_serve, 
         await message.done()
         assert message.state == ("completed" if victim == "server" else "failed")
         lost = await store.get("a").wait_async(BOUND)
-        assert (lost.failed, lost.final, lost.remaining_count) == (True, True, 0)
+        assert (lost.failed, lost.final) == (True, True)
+        # With its client the whole run around it ends. Should that have to kill the supervisors of
+        # `a` before they could tell, its own record proves it, and that nobody is left this test.
+        assert lost.remaining_count in ((0,) if victim == "server" else (0, None))
         assert store.get("b").status().state == "running", "it has not noticed"
         await anyio.to_thread.run_sync(go.write_text, "go on")
         await chat.rest()

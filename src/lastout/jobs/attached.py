@@ -30,6 +30,10 @@ __all__ = ["Prepared", "main", "prepare", "start"]
 _PR_SET_PDEATHSIG = 1
 _DEATH = signal.SIGUSR1
 
+_WITHIN = 0.5
+"""Seconds: each of the waits below a run, which is perhaps ending as a whole. Its own ladder leaves
+its members 1.5 s at least: what is to be published must be proven before that is over."""
+
 
 class Prepared(NamedTuple):
     """A job that is written down and has no runner yet; `lock` is the descriptor of its lock."""
@@ -104,6 +108,7 @@ class _Attached(Runner):
     """A runner without a slot."""
 
     def __init__(self, state: str, lock: int, asker: int) -> None:
+        self._grace = _WITHIN if route.inside_run() else None
         super().__init__(state, 0, lock)
         # A signal of its own: while its threads die one by one, the asker is still our parent.
         signal.signal(_DEATH, self._asker_gone)
@@ -122,13 +127,19 @@ class _Attached(Runner):
                 self._give_up(desk, sentences.not_started(str(error)))
                 return
             if self._asked_to_end is not None:
-                desk.shut_down(self._asked_to_end)
+                desk.shut_down(self._asked_to_end, self._grace)
             self._guarded(desk, self._slot, None)
         finally:
             self._desk = None
             desk.close()
 
     def _asker_gone(self, number: int, frame: FrameType | None) -> None:
-        self._asked_to_end = sentences.ASKER_GONE
+        self._end(sentences.ASKER_GONE)
+
+    def _shut_down(self, number: int, frame: FrameType | None) -> None:
+        self._end(f"{signal.Signals(number).name} to its runner")
+
+    def _end(self, by: str) -> None:
+        self._asked_to_end = by
         if self._desk is not None:
-            self._desk.shut_down(sentences.ASKER_GONE)
+            self._desk.shut_down(by, self._grace)

@@ -88,9 +88,9 @@ class Desk:
         self._pending += self._delivered(self._inbox.new())
         return list(self._pending)
 
-    def shut_down(self, by: str) -> None:
-        """From a signal handler: the runner was asked to end."""
-        self._pending.append(Cancel(reason="shutdown", by=by))
+    def shut_down(self, by: str, grace: float | None = None) -> None:
+        """From a signal handler: the runner was asked to end; `grace` (seconds) shortens it."""
+        self._pending.append(Cancel(reason="shutdown", by=by, grace=grace))
         os.eventfd_write(self._bell, 1)
 
     def close_inbox(self) -> list[Request]:
