@@ -73,9 +73,12 @@ def run(state: Path, nothing_left: set[Identity]) -> Iterator[Callable[..., Run]
         one.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; it is started before the first test that needs it, and serves all."""
+    """Debian's Chromium; it is started before the first test of a file that needs it, and serves all.
+
+    Not for the whole session: while Playwright is there, an event loop runs in this thread.
+    """
     sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
