@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness import leftovers
+from harness.jobs import runners_end
 from lastout import jobs
-from lastout.identity import Alive, still_alive, wait_dead
+from lastout.identity import Alive, still_alive
 from lastout.jobs.feed import FeedEvent
 from lastout.jobs.reading import final
 
@@ -22,13 +24,13 @@ class AgentJobs:
     """A state directory with jobs in it."""
 
     def __init__(self, directory: Path) -> None:
+        self._before = leftovers.present()
         self.directory = directory
         self.state = directory / "state"
         self.store = jobs.open_jobs(self.state)
         self.up = directory / "up"
         os.mkfifo(self.up)
         self._submitted: list[jobs.Job] = []
-        self._runners: dict[tuple[int, int], Any] = {}
 
     def submit(self, prompt: str, agent: str = "scripted", **more: Any) -> jobs.Job:
         """A job; `keep` is 0 where nothing is said, so that it ends with its turn."""
@@ -38,15 +40,12 @@ class AgentJobs:
         return job
 
     def wait(self, job: jobs.Job, turn: int | None = None) -> jobs.Result:
-        result = job.wait(BOUND, turn)
-        self.note(job)
-        return result
+        return job.wait(BOUND, turn)
 
     def ended(self, job: jobs.Job) -> jobs.Result:
         """The last result of a job, when there will be no more."""
         for _ in job.follow_blocking(timeout=BOUND):
             pass
-        self.note(job)
         found = final(str(self.state), job.id)
         assert found is not None
         return found
@@ -61,7 +60,6 @@ class AgentJobs:
     ) -> FeedEvent:
         """The first event of the feed that is wanted."""
         for event in job.follow_blocking(after, timeout=BOUND):
-            self.note(job)
             if wanted(event):
                 return event
         raise AssertionError(f"it did not come: {job.feed()[-5:]}")
@@ -78,12 +76,6 @@ class AgentJobs:
         threading.Thread(target=read, daemon=True).start()
         if not said.wait(BOUND):
             raise AssertionError("no tool said that it runs")
-
-    def note(self, job: jobs.Job) -> None:
-        """Remember its runner, whose end is waited for."""
-        runner = job.status().runner
-        if runner is not None and runner.pid != os.getpid():  # we have taken it up ourselves
-            self._runners[runner.pid, runner.start] = runner.identity
 
     def lines(self, run: str) -> list[dict[str, Any]]:
         """A run's record."""
@@ -103,12 +95,10 @@ class AgentJobs:
         """End all that has not ended, and wait for the runners."""
         there = [job for job in self._submitted if os.path.isdir(job.directory)]
         for job in there:
-            self.note(job)
             job.cancel(by="the end of the test", grace=0)
         for job in there:
             self.ended(job)
-        for identity in self._runners.values():
-            wait_dead(identity, BOUND)
+        runners_end(str(self.state), self._before)
 
 
 def all_gone(result: jobs.Result) -> bool:

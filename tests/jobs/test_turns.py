@@ -322,7 +322,6 @@ def test_the_runner_is_lost_in_the_middle_of_a_turn(agents):
     job = agents.submit(f"/escape exec sleep 301\n/run echo up >{agents.up}; sleep 301", keep=60)
     agents.wait_up()
     runner, run = job.status().runner, job.status().run
-    agents.note(job)
     os.kill(runner.pid, signal.SIGKILL)
     result = agents.ended(job)
     assert result.runs == (run,), "it was noted before it was started"
@@ -336,7 +335,6 @@ def test_the_runner_is_lost_in_the_middle_of_a_turn(agents):
 def test_a_runner_that_is_told_to_end_ends_the_agent_first(agents):
     job = agents.submit(f"/escape exec sleep 301\n/run echo up >{agents.up}; sleep 301", keep=60)
     agents.wait_up()
-    agents.note(job)
     os.kill(job.status().runner.pid, signal.SIGTERM)
     result = agents.ended(job)
     assert (result.why, result.failed, result.remaining_count) == ("shutdown", True, 0)
