@@ -252,6 +252,28 @@ def test_on_a_phone(server: Server, run: Runs, look: Look, scheme: str) -> None:
     )
 
 
+def test_a_page_in_the_background_leaves_its_connection_to_others(
+    server: Server, run: Runs, look: Look
+) -> None:
+    """A browser has six connections to one server; a stream takes one for as long as it lives."""
+    eyes = look(server)
+    page = eyes.open()
+    expect(page.get_by_text("Nothing runs")).to_be_visible()
+    hide = """(hidden) => {
+      Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(hide, True)
+    with eyes.context.expect_event("requestfailed", lambda one: "/api/events" in one.url):
+        other = eyes.context.new_page()
+        other.goto(f"{server.base}/#/runs")
+    one = run("sleep", "60")
+    expect(row(other, one)).to_be_visible()
+    expect(row(page, one)).to_have_count(0)
+    page.evaluate(hide, False)
+    expect(row(page, one)).to_be_visible()
+
+
 def test_what_happens_is_said_aloud(server: Server, run: Runs, look: Look) -> None:
     page = look(server).open()
     one = run("sleep", "60")

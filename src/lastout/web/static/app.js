@@ -147,6 +147,13 @@ function goBack() {
   setTimeout(() => shown.view.list?.focus(id));
 }
 
+// ---- several pages ---------------------------------------------------------------------------
+
+const pages = new BroadcastChannel("lastout-pages");
+pages.addEventListener("message", () => { if (document.hidden) stream.pause(); });
+const seen = () => { if (!document.hidden) { stream.resume(); pages.postMessage("seen"); } };
+document.addEventListener("visibilitychange", seen);
+
 // ---- the beginning ---------------------------------------------------------------------------
 
 async function begin() {
@@ -161,6 +168,7 @@ async function begin() {
   addEventListener("hashchange", () => { if (/[#&]key=/.test(location.hash)) location.reload(); else route(); });
   route();
   stream.start();
+  seen();
   every(paintPulse);
 }
 begin();

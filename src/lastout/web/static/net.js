@@ -57,12 +57,26 @@ export class Stream {
 
   start() { this.loop(++this.begun); }
 
+  // A page that nobody sees gives its connection up where another is seen: a browser has six a server.
+  pause() {
+    if (!this.begun || this.paused) return;
+    this.paused = true;
+    ++this.begun;
+    this.abort?.abort();
+    this.wake?.();
+  }
+  resume() {
+    if (!this.paused) return;
+    this.paused = false;
+    this.start();
+  }
+
   // What one run does is told only to the page that shows it.
   watch(run) {
     if (run === this.run) return;
     this.run = run;
     this.tries = 0;
-    if (this.begun) { this.abort?.abort(); this.start(); }
+    if (this.begun && !this.paused) { this.abort?.abort(); this.start(); }
   }
 
   again() {
