@@ -26,6 +26,7 @@ from lastout.jobs import (
     NoResult,
     NoSuchJob,
     NotTaken,
+    door,
     inbox,
 )
 from lastout.jobs.work import Message
@@ -257,3 +258,23 @@ def test_a_disk_that_fills_up_costs_output_never_the_result(
     runners_end(store.state, nothing_left)
     full.unlink()
     assert job.take("me") == result
+
+
+@pytest.mark.root
+def test_a_disk_that_is_full_when_a_job_is_to_start_fails_it_before_anything_starts(
+    small: Path, tmp_path: Path, nothing_left: set[Identity]
+) -> None:
+    store = jobs.open_jobs(small / "state")
+    store.submit(Command(["true"])).wait(PATIENCE)
+    with door.door(store.state):
+        held = [slot for _ in range(4) if (slot := door.free_slot(store.state)) is not None]
+    job = store.submit(Command(["touch", str(tmp_path / "started")]))
+    full = _fill(small)
+    for _, fd in held:
+        os.close(fd)
+    result = job.wait(PATIENCE)
+    assert (result.why, result.failed, result.remaining_count) == ("not-started", True, 0)
+    assert "No space left" in (result.reason or "")
+    assert not (tmp_path / "started").exists()
+    runners_end(store.state, nothing_left)
+    full.unlink()

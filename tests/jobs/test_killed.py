@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,31 @@ def test_both_supervisors_are_killed_and_the_runner_with_them(store: Jobs, tmp_p
     # so nobody says that it is gone.
     assert (result.why, result.failed, result.remaining_count) == ("runner-lost", True, None)
     identity.signal(left, signal.SIGKILL)
+
+
+def test_many_recover_a_lost_job_and_one_does(store: Jobs, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    os.mkfifo(said)
+    job = store.submit(
+        Command(["sh", "-c", f"echo before; setsid sleep 600 & echo >{said}; exec sleep 600"])
+    )
+    said.read_text()
+    runner = job.status().runner
+    assert runner is not None
+    os.kill(runner.pid, signal.SIGKILL)
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.extend(store.recover())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    result = job.wait(PATIENCE)
+    assert (result.why, result.remaining_count) == ("runner-lost", 0)
+    assert len([one for one in job.feed() if type(one).__name__ == "Ended"]) == 1
+    assert len(found) <= 1  # a runner that was started may have been first
+    assert result.stdout is not None
+    assert job.output()[0] in (b"before\n", b"")
+    assert result.stdout.total == len(job.output()[0])
 
 
 def test_a_machine_that_was_restarted(store: Jobs, tmp_path: Path) -> None:

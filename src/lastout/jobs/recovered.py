@@ -17,7 +17,7 @@ from lastout import state as states
 from lastout.evidence import journal
 from lastout.evidence.events import Event
 from lastout.identity import Alive, boot_id, still_alive
-from lastout.jobs import conclude, layout, queue, reading, sentences
+from lastout.jobs import capture, conclude, layout, queue, reading, sentences
 from lastout.jobs.desk import Desk
 from lastout.jobs.errors import JobsError
 from lastout.jobs.result import Process, Result
@@ -115,13 +115,18 @@ def conclude_runs(desk: Desk, reason: str | None) -> Result:
             outcome, lines, cancel=None, timeout=desk.spec.work.timeout, locks=held
         )
     desk.locks = {}
-    return conclude.lost(
+    result = conclude.lost(
         outcome,
         lines,
         reason=reason or sentences.RUNNER_LOST,
         proven=proven,
         locks=held,
     )
+    if isinstance(desk.spec.work, Command) and desk.spec.work.capture:
+        # What had been read when the runner was killed lies there, and says itself how much it is.
+        out, err = (capture.kept(desk.directory, stream) for stream in ("stdout", "stderr"))
+        result = msgspec.structs.replace(result, stdout=out, stderr=err)
+    return result
 
 
 def _case(desk: Desk, run: str, record: str, leases: Store | None) -> Case:
@@ -216,6 +221,8 @@ def _sweep(state: str) -> None:
     with contextlib.suppress(FileNotFoundError), os.scandir(top) as entries:
         for entry in entries:
             if entry.name.startswith(layout.HALF):
+                with contextlib.suppress(OSError):
+                    os.rmdir(entry.path)  # not even a lock in it
                 with contextlib.suppress(OSError):
                     with layout.try_lock(os.path.join(entry.path, layout.LOCK)) as fd:
                         if fd is not None:

@@ -132,12 +132,8 @@ def named(state: str, name: str) -> str | None:
 def made(half: str, spec: Spec) -> int:
     """The job's directory, durable, under a name that nobody looks at; the descriptor of its lock,
     held."""
-    os.mkdir(half, 0o700)
-    lock = os.open(
-        os.path.join(half, layout.LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-    )
+    lock = _locked(half)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for name in (layout.INBOX, layout.TAKEN):
             os.mkdir(os.path.join(half, name), 0o700)
         set_aside(half)
@@ -147,6 +143,29 @@ def made(half: str, spec: Spec) -> int:
         os.close(lock)
         raise
     return lock
+
+
+def _locked(half: str) -> int:
+    """The directory with its lock, held. Whoever sweeps may take it for one that a dead submitter
+    left, as long as the lock is not held: then it is made again."""
+    path = os.path.join(half, layout.LOCK)
+    while True:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(half, 0o700)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_ino == os.stat(path).st_ino:
+                return lock
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
 
 
 def check_name(state: str, spec: Spec) -> None:
