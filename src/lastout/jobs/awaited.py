@@ -37,6 +37,8 @@ class Awaited:
         self._last_seen_at: float | None = None
         self._stalled = False
         self._nameless = False
+        self._tries = 0
+        self._again_at = 0.0
         self._see_to_it()
         self.arm()
 
@@ -114,7 +116,12 @@ class Awaited:
             self._waiting.watch(runners)
             if runners and not gone and not self._waiting.gone:
                 break
+            if time.monotonic() < self._again_at:
+                self._nameless = True  # runners that cannot start are not started all the time
+                return
             self._see_to_it()
+            self._tries += 1
+            self._again_at = time.monotonic() + min(_STALLED, 0.01 * 2**self._tries)
         self._nameless = not runners or None in runners
 
     def _recover_due(self) -> bool:

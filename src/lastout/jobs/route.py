@@ -35,7 +35,7 @@ _BOOT: Final = (
 )
 _AWAY: Final = '"$@" </dev/null >/dev/null 2>>"$0" & echo $!'
 _KEPT: Final = frozenset({
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
+    "HOME", "LANG", "LD_LIBRARY_PATH", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
     "XDG_RUNTIME_DIR", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
 })  # fmt: skip
 _DEEPEST: Final = 4096
