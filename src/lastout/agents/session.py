@@ -245,7 +245,8 @@ async def stopped(
     `grace` (seconds) shortens each of the waits; with 0 the tree gets SIGKILL at once.
     """
     most = math.inf if grace is None else grace
-    if most > 0:
+    # An input that is over has nothing to say any more: a plain command has had all of its own.
+    if most > 0 and not session.dialogue.ended_input:
         await session.close(drain=min(DRAIN, most))
         own = session.process.started.stdin_grace_ms / 1000 + MARGIN
         with anyio.move_on_after(min(own, most)):

@@ -27,11 +27,12 @@ from lastout.host.message import Message as Sent
 from lastout.host.quiet import Quiet, whole
 from lastout.jobs import conclude, feed, held, turns_open, turns_result
 from lastout.jobs import turns_sentences as sentences
-from lastout.jobs.result import HeldLock, Result, Why
-from lastout.jobs.spec import VERSION, AgentTurn
+from lastout.jobs.result import HeldLock, Why
+from lastout.jobs.spec import AgentTurn
 from lastout.jobs.turns_answer import chosen
 from lastout.jobs.turns_feed import Story
 from lastout.jobs.work import Answer, Cancel, Message, Request, Work
+from lastout.leases.refusals import LeaseError
 
 if TYPE_CHECKING:
     from lastout.evidence.events import Member
@@ -90,29 +91,31 @@ class _Turns:
         work.turn_began(None)
         self._story.progress(sentences.starting(self._asked.agent))
         try:
-            opened = turns_open.opening(work.state, work.spec)
-            adapter, options = turns_open.adapter(self._asked, work.state)
-        except ValueError as refusal:
-            self._refuse(refusal)
-            return
+            await self._with_host()
+        except (HostError, LeaseError, OSError, ValueError) as refusal:
+            if self._record is not None or self._over:
+                raise
+            self._over = True
+            self._work.publish(turns_result.refused(refusal, None, final=True))
+
+    async def _with_host(self) -> None:
+        work = self._work
+        opened = turns_open.opening(work.state, work.spec)
+        adapter, options = turns_open.adapter(self._asked, work.state)
         async with open_host(state=work.state, idle=math.inf) as host:
             if opened.native is not None:
                 known = host.key_of(opened.agent, opened.native)
                 opened = msgspec.structs.replace(opened, key=known or opened.key)
             self._key = opened.key
             turns_open.note(work.directory, opened)
-            try:
-                self._chat = await host.open(
-                    opened.key,
-                    adapter,
-                    cwd=opened.cwd,
-                    options=options if options.given() else None,
-                    native=opened.native,
-                    umask=work.spec.umask,
-                )
-            except (HostError, ValueError) as refusal:
-                self._refuse(refusal)
-                return
+            self._chat = await host.open(
+                opened.key,
+                adapter,
+                cwd=opened.cwd,
+                options=options if options.given() else None,
+                native=opened.native,
+                umask=work.spec.umask,
+            )
             with self._chat.listening(self._hear):
                 async with anyio.create_task_group() as self._tasks:
                     self._take(work.requests())
@@ -138,7 +141,17 @@ class _Turns:
         name = self._work.spec.id if answers is None else f"{self._work.spec.id}:{answers}"
         self._in_turn, self._stray = True, False
         self._runs = [self._chat.run] if self._chat.run is not None else []
-        sent = await self._chat.send(text, id=name)
+        try:
+            sent = await self._chat.send(text, id=name)
+        except (HostError, ValueError) as refusal:
+            # What cannot be written down is not delivered; another message may be.
+            self._over = answers is None
+            self._work.publish(
+                turns_result.refused(
+                    refusal, answers, final=self._over, undelivered=self._undelivered()
+                )
+            )
+            return
         await self._until_settled(sent)
         why: Why = "completion"
         by: str | None = None
@@ -156,6 +169,7 @@ class _Turns:
             self._work.describe(why=why)
             quiet = await self._finish(ends)
             final = self._nothing_follows(sent, first=answers is None)
+        quiet = self._named(quiet)
         self._story.end()
         if why == "completion" and sent.state == "returned" and quiet.outcome is None:
             why = "not-started"
@@ -169,7 +183,7 @@ class _Turns:
                 timeout=self._asked.timeout,
                 answers=answers,
                 final=final,
-                undelivered=tuple(one.id for one in self._waiting) if final else (),
+                undelivered=self._undelivered(),
                 locks=self._killed_locks(quiet),
                 runs=tuple(self._runs),
                 conversation=self._chat.kept.native or self._chat.kept.opened,
@@ -180,6 +194,10 @@ class _Turns:
                 },
             )
         )
+
+    def _undelivered(self) -> tuple[str, ...]:
+        """What will never be, when the job is over."""
+        return tuple(one.id for one in self._waiting) if self._over else ()
 
     async def _until_settled(self, sent: Sent) -> None:
         """Until the turn has ended, its time is over, or the job is cancelled."""
@@ -199,7 +217,7 @@ class _Turns:
         if final:
             return await self._finish("completion")
         quiet = await self._chat.quiet(by=self._name, look=self._look)
-        if not quiet.kept and quiet.stopped and quiet.outcome is not None:
+        if quiet.stopped and quiet.outcome is not None and quiet.outcome.stop is not None:
             self._story.notice(sentences.ENDED_TOO)
         return quiet
 
@@ -268,7 +286,7 @@ class _Turns:
                 quiet,
                 why=cancel.reason if cancel is not None else "completion",
                 by=cancel.by if cancel is not None else None,
-                undelivered=tuple(one.id for one in self._waiting),
+                undelivered=self._undelivered(),
                 locks=self._killed_locks(quiet),
                 conversation=self._chat.kept.native,
             )
@@ -349,22 +367,16 @@ class _Turns:
         lines = [one for one in read(self._record).events if one.boottime_ns >= self._began_ns]
         return conclude.killed_locks(lines, found)
 
+    def _named(self, quiet: Quiet) -> Quiet:
+        """With the names of who was left over when the agent had ended, from the run's record."""
+        if self._record is None or all(one.name for one in quiet.stopped):
+            return quiet
+        from lastout.evidence.journal import read
+
+        found = conclude.names(read(self._record).events)
+        return turns_result.named(quiet, found)
+
     @property
     def _name(self) -> str:
         """Who asks the supervisor, for its record."""
         return f"job {self._work.spec.id}"
-
-    def _refuse(self, refusal: Exception) -> None:
-        """Nothing was started, and nothing can be."""
-        self._work.publish(
-            Result(
-                version=VERSION,
-                job=self._work.spec.id,
-                turn=0,
-                final=True,
-                failed=True,
-                reason=str(refusal),
-                why="not-started",
-                remaining_count=0,
-            )
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from lastout.jobs import turns_sentences as words
 from lastout.jobs.result import HeldLock, Process, Result, Why
 from lastout.jobs.spec import VERSION
 
-__all__ = ["ANSWER_KEPT", "ended", "merged", "of_turn", "remaining"]
+__all__ = ["ANSWER_KEPT", "ended", "merged", "named", "of_turn", "refused", "remaining"]
 
 ANSWER_KEPT = 1 << 20
 """Characters of an answer that are kept, from its end."""
@@ -106,11 +107,38 @@ def ended(
     )
 
 
+def named(quiet: Quiet, names: Mapping[int, str]) -> Quiet:
+    """With these names, by pid, where there was none."""
+    stopped = tuple(
+        one if one.name else replace(one, name=names.get(one.identity.pid, ""))
+        for one in quiet.stopped
+    )
+    return replace(quiet, stopped=stopped)
+
+
 def remaining(quiet: Quiet) -> int | None:
     """How many are left: 0 is proven, None is not known."""
     if quiet.proven and not quiet.remaining_count:
         return 0
     return quiet.remaining_count or None
+
+
+def refused(
+    why: Exception, answers: str | None, *, final: bool, undelivered: tuple[str, ...] = ()
+) -> Result:
+    """A turn for which nothing was started, and nothing can be."""
+    return Result(
+        version=VERSION,
+        job="",
+        turn=0,
+        final=final,
+        failed=True,
+        reason=str(why),
+        why="not-started",
+        message=answers,
+        remaining_count=0,
+        undelivered=undelivered,
+    )
 
 
 def merged(first: Quiet, then: Quiet) -> Quiet:
