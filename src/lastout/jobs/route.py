@@ -35,8 +35,8 @@ _BOOT: Final = (
 )
 _AWAY: Final = '"$@" </dev/null >/dev/null 2>>"$0" & echo $!'
 _KEPT: Final = frozenset({
-    "HOME", "LANG", "LD_LIBRARY_PATH", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
-    "XDG_RUNTIME_DIR", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TMPDIR",
+    "TZ", "USER", "XDG_RUNTIME_DIR", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
 })  # fmt: skip
 _DEEPEST: Final = 4096
 _MOST_LOG: Final = 1 << 20
