@@ -51,6 +51,8 @@ class _Told:
     rounds: int = 0
     remaining: list[dict[str, Any]] = field(default_factory=list)
     why: str | None = None
+    inherited: int | None = None
+    """How many children the front had before it was one, by the record."""
     earlier: bool = False
     """A forced step before this one delivered kills: they are never called an exit."""
 
@@ -123,7 +125,9 @@ def _step(target: Target, due: float, told: _Told) -> Verdict:
     finished = False
     try:
         pause.take()
-        sweep = Sweep(target.root, target.writer, target.keeper, alive, pause, target.tier)
+        sweep = Sweep(
+            target.root, target.writer, target.keeper, alive, pause, target.tier, told.inherited
+        )
         empty = sweep.run(due)
         told.rounds, told.signalled = sweep.rounds, sweep.signalled
         told.remaining, told.why = sweep.remaining, sweep.why
@@ -185,6 +189,7 @@ def _record_differs(target: Target, told: _Told) -> tuple[str, str] | None:
         found, wanted = getattr(started, name), getattr(target, name)
         if (found.pid, found.start) != (wanted.pid, wanted.start):
             return "not-the-supervisor", f"the record names another {name}"
+    told.inherited = started.inherited_children
     told.earlier = any(
         isinstance(event, Forced) and event.verdict == KILLED for event in contents.events
     )

@@ -34,11 +34,13 @@ class Sweep:
         supervisors: Sequence[ProcessIdentity],
         pause: Pause,
         tier: Tier = NONE,
+        inherited: int | None = None,
     ) -> None:
         self._root, self._writer, self._keeper = root, writer, keeper
         self._supervisors = tuple(supervisors)
         self._pause = pause
         self._tier = tier
+        self._inherited = inherited
         self.rounds = 0
         self._signalled: dict[tuple[int, int], dict[str, Any]] = {}
         self.remaining: list[dict[str, Any]] = []
@@ -48,7 +50,7 @@ class Sweep:
         self.stranger = False
         """The root is alive and not below the supervisors that are said to be its own."""
         self.unverified = False
-        """Somebody lives in the root's group, and nobody can say whose it is by now."""
+        """Somebody lives, in the root's group or below the front, and nobody can say whose it is."""
         self.why: str | None = None
 
     @property
@@ -71,7 +73,7 @@ class Sweep:
                 quiet += 1
                 # Twice: a listing can miss what changes parents in that moment.
                 if quiet == 2:
-                    return self._proven()
+                    return not self.unverified and self._proven()
                 continue
             quiet = 0
             self.remaining = [member.to_json() for member in alive]
@@ -133,11 +135,19 @@ class Sweep:
 
     def _foreign(self, top: ProcessIdentity) -> set[int]:
         """Children that the front had before it became a supervisor: they are none of the run."""
-        if top == self._keeper:
+        if top == self._keeper or self._inherited == 0:
             return set()
-        return {
-            pid for pid in children(top.pid) if tree.started_after(pid, self._keeper) is not True
+        named = {one.pid for one in (self._root, self._writer) if one is not None}
+        younger = {
+            pid: tree.started_after(pid, self._keeper) for pid in set(children(top.pid)) - named
         }
+        older = {pid for pid, known in younger.items() if known is False}
+        # Of the keeper's own clock tick, where there is no pidfs to tell (before Linux 6.9).
+        unsure = {pid for pid, known in younger.items() if known is None and _exists(pid)}
+        if self._inherited is not None and len(older) >= self._inherited:
+            unsure.clear()  # all that were inherited are found: these are not
+        self.unverified = bool(unsure)
+        return older | unsure
 
     def _kill(self, alive: list[Member], members: list[Member]) -> None:
         parents = {member.pid for member in members} | {one.pid for one in self._supervisors}
@@ -178,6 +188,14 @@ class Sweep:
         """Nothing was seen below them: a proof if they were there to adopt it all the while."""
         self.remaining = []
         return any(still_alive(one) is Alive.YES for one in self._supervisors)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        read_stat(pid)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _wait_for_one(alive: Sequence[Member]) -> None:

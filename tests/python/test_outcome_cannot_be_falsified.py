@@ -35,6 +35,7 @@ async def test_a_stray_waitpid_takes_no_status_away(state: Path) -> None:
     """A thread that reaps whatever it finds, as careless programs do on SIGCHLD."""
     read_end, write_end = os.pipe()
     taken: list[int] = []
+    took_the_front = threading.Event()
 
     def reap_everything() -> None:
         os.read(read_end, 1)
@@ -43,6 +44,8 @@ async def test_a_stray_waitpid_takes_no_status_away(state: Path) -> None:
                 taken.append(os.waitpid(-1, 0)[0])
             except ChildProcessError:
                 return
+            if process.pid in taken:
+                took_the_front.set()
 
     thread = threading.Thread(target=reap_everything)
     thread.start()
@@ -51,12 +54,12 @@ async def test_a_stray_waitpid_takes_no_status_away(state: Path) -> None:
             os.write(write_end, b"x")
             assert process.stdin is not None
             await process.stdin.send(b"go\n")
+            assert took_the_front.wait(30), "our own loop stands still meanwhile"
             outcome = await process.wait()
     finally:
         os.close(write_end)
         thread.join()
         os.close(read_end)
-    assert process.pid in taken, "the stray wait came too late: this test shows nothing"
     assert (outcome.returncode, outcome.verdict) == (7, "exited")
 
 

@@ -11,12 +11,13 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
-from harness import Scene, descendants
+from harness import Scene, children, descendants
 from harness.forcing import ROLES, RUDE, forced_line, stop_both, target, untouched
 from harness.harm import hold, lose_both
 from harness.kernels import needs_inodes
+from harness.run import Run
 from lastout import identity, sweep
-from lastout.forced import force
+from lastout.forced import Target, force
 from lastout.pause import Pause
 from lastout.proctable import read_stat
 from lastout.recovery import case as cases
@@ -89,6 +90,53 @@ def test_a_reaped_root_leaves_the_members_alone_to_be_taken(scene: Scene) -> Non
     run.nobody_left()
 
 
+def without_inodes(aim: Target) -> Target:
+    """As a kernel without pidfs names them: by start times, in ticks of 10 ms."""
+    names = ("front", "keeper", "root")
+    return replace(aim, **{name: replace(getattr(aim, name), inode=0) for name in names})
+
+
+def adopted(scene: Scene) -> tuple[Run, Target]:
+    """A front that has lost its keeper, has the tree, and stands still."""
+    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.2, 10, 5))
+    scene.until(lambda: len(scene.all("escapee")) == len(scene.runs), "the tree")
+    escapee = scene.all("escapee")[-1]
+    aim = target(run)
+    run.keeper.signal(SIGKILL)
+    scene.hub.look(lambda: escapee.pid in children(run.front.pid), "the front has adopted it")
+    run.front.signal(SIGSTOP)
+    run.front.wait_state("T")
+    return run, aim
+
+
+def test_members_of_the_keepers_own_clock_tick_are_members(scene: Scene) -> None:
+    for _ in range(20):
+        run, aim = adopted(scene)
+        escapee = scene.all("escapee")[-1]
+        tick = escapee.identity.start == aim.keeper.start
+        verdict = force(without_inodes(aim))
+        assert (verdict.kind, verdict.root_gone) == ("killed", True)
+        escapee.wait_gone()
+        run.front.wait_gone()
+        if tick:
+            return
+    pytest.skip("no tree came up within the tick of its keeper")
+
+
+def test_who_may_be_the_fronts_own_is_not_killed_and_nothing_is_called_gone(scene: Scene) -> None:
+    run, aim = adopted(scene)
+    escapee = scene.all("escapee")[-1]
+    blind = without_inodes(replace(aim, record=None))  # which would say that it inherited nobody
+    verdict = force(replace(blind, keeper=replace(blind.keeper, start=escapee.identity.start)))
+    assert (verdict.kind, verdict.how) == ("unproven", "cannot-tell")
+    assert escapee.alive()
+    run.front.signal(SIGKILL)
+    escapee.dismiss()
+    run.wait()
+    run.nobody_left()
+
+
+@needs_inodes  # without, all of it can be of one clock tick
 def test_a_front_that_has_adopted_the_tree_and_what_it_had_before(scene: Scene) -> None:
     """Children that the front inherited through exec are none of the run."""
     via = ("sh", "-c", '"$0" foreign & exec "$@"', scene.program("actor")[0])
