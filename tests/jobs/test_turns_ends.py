@@ -25,7 +25,9 @@ def test_a_command_as_an_agent_is_started_once_a_turn(agents):
     job = agents.submit("hello", agent=line, keep=60)
     first = agents.wait(job)
     assert (first.failed, first.code, first.answer) == (True, 3, "hello\n")
-    assert ([one.name for one in first.stopped], all_gone(first)) == (["sleep"], True)
+    (left,) = first.stopped
+    assert left.name in ("sh", "setsid", "sleep"), "as it was called at that moment"
+    assert all_gone(first)
     job.message("again")
     second = agents.wait(job, 2)
     assert (second.answer, second.runs == first.runs) == ("again\n", False)
