@@ -226,6 +226,19 @@ def test_many_recover_a_lost_job_and_one_does(store: Jobs, tmp_path: Path) -> No
     assert result.stdout.total == len(job.output()[0])
 
 
+def test_a_job_whose_runners_cannot_start_runs_when_they_can(
+    store: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot = route._BOOT
+    monkeypatch.setattr(route, "_BOOT", "import sys; sys.exit(3)")
+    job = store.submit(Command(["true"]))
+    with pytest.raises(TimeoutError, match="it goes on"):
+        job.wait(0.5)
+    assert job.status().state == "queued"
+    monkeypatch.setattr(route, "_BOOT", boot)
+    assert job.wait(PATIENCE).code == 0
+
+
 def test_a_machine_that_was_restarted(store: Jobs, tmp_path: Path) -> None:
     said = tmp_path / "said"
     os.mkfifo(said)
