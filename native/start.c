@@ -182,6 +182,7 @@ void started_line(void)
     }
     line_int("inherited_children", run.foreigns);
     line_bool("pidfds", has_pidfds());
+    own_children(NULL, 0);               /* nobody may have asked yet, and this is to be known */
     line_bool("children_files", has_children_files());
     line_end();
 }
