@@ -24,6 +24,9 @@ __all__ = ["Argument", "binary", "command", "grace_options", "masks", "plain_arg
 
 Argument = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
+LONGEST = 2_000_000.0
+"""Seconds: the longest timeout that the supervisor takes (23 days; native/spec.c)."""
+
 _NEVER_FORWARDED = frozenset({"TERM", "KILL", "STOP"})
 
 
@@ -194,6 +197,8 @@ def seconds(what: str, value: float) -> str:
         or value < 0
     ):
         raise ValueError(f"{what} must be a number of seconds that is not below 0, not {value!r}")
+    if value > LONGEST:
+        raise ValueError(f"{what} is at most {LONGEST:.0f} seconds (23 days), not {value:g}")
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from harness.jobs import PATIENCE, Line
 from lastout.jobs import Jobs
+from lastout.jobs.waiting import Waiting
 
 
 def _argv(store: Jobs, *words: str) -> list[str]:
@@ -95,3 +97,34 @@ def test_usage_and_limits(store: Jobs) -> None:
     assert _run(store, "limit").strip() == "4"
     assert json.loads(_run(store, "limit", "2", "--json")) == {"limit": 2}
     assert store.limit == 2
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "2000000.5"])
+def test_what_no_supervisor_takes_as_a_timeout_is_refused_at_once(
+    store: Jobs, seconds: str
+) -> None:
+    said = _run(store, "submit", "--timeout", seconds, "--", "true", status=1)
+    assert "timeout is at most 2000000 seconds" in said
+    said = _run(store, "submit", "--agent", "scripted", "--keep", seconds, "hello", status=1)
+    assert "keep is at most 2000000 seconds" in said
+    assert not store.list()
+
+
+@pytest.mark.parametrize("seconds", [1e300, math.inf])
+def test_a_wait_may_be_longer_than_a_poll(tmp_path: Path, seconds: float) -> None:
+    with Waiting(str(tmp_path)) as waiting:
+        (tmp_path / "news").touch()
+        waiting.wait_blocking(seconds)
+
+
+def test_a_wait_for_no_number_of_seconds_is_refused(store: Jobs) -> None:
+    job = _run(store, "submit", "--", "true").strip()
+    assert "not nan" in _run(store, "wait", job, "--timeout", "nan", status=1)
+    _run(store, "wait", job, "--timeout", "inf")
+
+
+def test_a_turn_that_will_never_be_is_not_said_to_come(store: Jobs) -> None:
+    job = _run(store, "submit", "--", "true").strip()
+    _run(store, "wait", job)
+    for words in (["wait", job, "--turn", "7"], ["result", job, "--turn", "7"]):
+        assert f"job {job} has ended, and had no turn 7" in _run(store, *words, status=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import pytest
 from harness.freezer import freezer
 from lastout.evidence.events import TreeUnproven
 from lastout.evidence.journal import read
+from lastout.evidence.watch import Watch
 from lastout.leases import locks
-from lastout.services import errors, layout
+from lastout.services import errors, layout, waiting
 from lastout.services.activation import load
 from lastout.services.completion import load as load_completion
 from lastout.services.definition import load as definition_of
@@ -223,3 +225,18 @@ def test_a_replaced_definition_is_for_the_next_activation(services, serve, work,
     services.remove("job", token=token)
     with pytest.raises(errors.NoSuchService):
         services.status("job")
+
+
+@pytest.mark.parametrize("seconds", [1e300, math.inf])
+def test_a_wait_may_be_longer_than_a_poll(tmp_path, seconds):
+    with Watch() as watch:
+        watch.add(str(tmp_path))
+        (tmp_path / "news").touch()
+        assert waiting._sleep(watch, {}, None, seconds)
+
+
+def test_a_deadline_that_no_supervisor_takes_is_refused_before_anything_is_written(services):
+    with pytest.raises(ValueError, match="at most 2000000 seconds"):
+        services.add("job", ["true"], timeout=2_000_001)
+    assert services.statuses() == []
+    services.add("job", ["true"], timeout=2_000_000)

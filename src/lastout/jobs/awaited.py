@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from typing import Self
@@ -26,6 +27,8 @@ class Awaited:
     """Between a look (`result`, `ended`) and a wait nothing is missed."""
 
     def __init__(self, state: str, job: str, timeout: float | None) -> None:
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError(f"timeout is a number of seconds, not {timeout}")
         self._state = state
         self._job = job
         self._timeout = timeout
@@ -51,7 +54,7 @@ class Awaited:
             if turn in turns:
                 return reading.result(self._state, self._job, turn)
             if last is not None:
-                raise NoResult(sentences.no_result(self._job, turn))
+                raise NoResult(sentences.no_result(self._job, turn, ended=True))
             return None
         if last is None:
             status = reading.status(self._state, self._job)

@@ -25,9 +25,9 @@ __all__ = ["killed_locks", "lost", "names", "of_command"]
 
 
 _TRIGGERS = {
-    "peer-lost": "one of its supervisors was killed",
-    "owner-died": "its runner was gone",
-    "owner-hung-up": "its runner was gone",
+    "peer-lost": "the death of one of its supervisors",
+    "owner-died": "the end of its runner",
+    "owner-hung-up": "the end of its runner",
 }
 
 

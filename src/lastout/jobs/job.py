@@ -110,7 +110,8 @@ class Job:
             turn = turns[-1] if turns else None
         found = None if turn is None else reading.result(self.state, self.id, turn)
         if found is None:
-            raise NoResult(sentences.no_result(self.id, turn))
+            ended = turn is not None and reading.final(self.state, self.id) is not None
+            raise NoResult(sentences.no_result(self.id, turn, ended=ended))
         return found
 
     def take(self, taker: str, turn: int | None = None) -> Result:

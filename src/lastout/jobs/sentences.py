@@ -72,7 +72,8 @@ def no_such_job(word: str) -> str:
 
 def too_many(word: str, found: list[str]) -> str:
     """For a beginning that means several."""
-    return f"{word!r} is the beginning of {len(found)} jobs: {', '.join(sorted(found)[:4])}, …"
+    more = ", …" if len(found) > 4 else ""
+    return f"{word!r} is the beginning of {len(found)} jobs: {', '.join(sorted(found)[:4])}{more}"
 
 
 def newer(job: str, version: int) -> str:
@@ -120,10 +121,12 @@ def not_taken(job: str) -> str:
     )
 
 
-def no_result(job: str, turn: int | None) -> str:
-    """For a result that is not there yet."""
-    which = "no turn of it" if turn is None else f"turn {turn}"
-    return f"job {job}: {which} has no result yet; `lastout job wait {job}` waits for it"
+def no_result(job: str, turn: int | None, *, ended: bool) -> str:
+    """For a result that is not there yet, or never will be."""
+    if ended:
+        return f"job {job} has ended, and had no turn {turn}"
+    which, option = ("", "") if turn is None else (f"turn {turn} of ", f" --turn {turn}")
+    return f"{which}job {job} has no result yet; `lastout job wait {job}{option}` waits for it"
 
 
 def taken_by(job: str, turn: int, taker: str) -> str:

@@ -204,10 +204,14 @@ def _check_name(name: str) -> None:
 def _check_seconds(what: str, value: float | None, *, zero: bool) -> None:
     if value is None:
         return
+    from lastout.supervisor import LONGEST
+
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{what} is a number of seconds, not {value!r}")
     if value < 0 or (value == 0 and not zero):
         raise ValueError(f"{what} must be above 0 s, not {value:g}")
+    if value > LONGEST:
+        raise ValueError(f"{what} is at most {LONGEST:.0f} seconds (23 days), not {value:g}")
 
 
 def _clean(work: Kind) -> Kind:

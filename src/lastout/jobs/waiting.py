@@ -14,6 +14,9 @@ from lastout.jobs.result import Process
 
 __all__ = ["Waiting"]
 
+_LONGEST = 86400.0
+"""Seconds of one sleep: what is longer, or has no end, is slept in several."""
+
 
 class Waiting:
     """Wakes up when something in these directories changes, or one of these processes ends."""
@@ -53,7 +56,7 @@ class Waiting:
 
     def wait_blocking(self, seconds: float | None) -> None:
         """Wait for news, at most so long."""
-        self._epoll.poll(-1 if seconds is None else max(0.0, seconds))
+        self._epoll.poll(-1 if seconds is None else min(max(0.0, seconds), _LONGEST))
         self._look()
 
     async def wait(self) -> None:

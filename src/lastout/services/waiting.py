@@ -7,6 +7,7 @@ publishes what nobody has published yet.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import time
@@ -26,6 +27,7 @@ from lastout.services.wire import Connection
 __all__ = ["look", "wait"]
 
 _AGAIN = 0.25  # somebody else is taking this step right now
+_LONGEST = 86400.0  # of one sleep: what is longer, or has no end, is slept in several
 
 
 def look(state: str, name: str, activation: str) -> Found:
@@ -51,6 +53,8 @@ def wait(
     With `connection`, an activation that was not started yet is given up when the service process
     goes away. Raises StillWaiting; the activation is as it was.
     """
+    if timeout is not None and math.isnan(timeout):
+        raise ValueError(f"the timeout is a number of seconds, not {timeout}")
     due = None if timeout is None else time.monotonic() + timeout
     with Watch() as watch, contextlib.ExitStack() as held:
         watch.add(layout.activation_directory(state, name, activation))
@@ -124,6 +128,6 @@ def _sleep(
     for fd in fds:
         if fd >= 0:
             poll.register(fd, select.POLLIN)
-    ready = {fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)}
+    ready = {fd for fd, _ in poll.poll(None if seconds is None else min(seconds, _LONGEST) * 1000)}
     watch.changed()
     return ready
