@@ -54,6 +54,9 @@ def command(state: str | None, by: str | None, depth: int, max_depth: int) -> No
             "`lastout mcp` needs the official SDK, version 2: pip install 'lastout[mcp]'"
         )
 
+    if os.isatty(0):
+        click.echo("This speaks MCP: an agent starts it (see --help). Ctrl-C ends it.", err=True)
+
     import anyio
 
     from lastout.errors import LastoutError

@@ -39,6 +39,7 @@ async def stdio(gone: anyio.Event) -> AsyncIterator[tuple[Any, Any]]:
     messages ends after that as soon as every request is answered, at most LAST_ANSWERS later: what
     a script pipes in is answered too.
     """
+    waits = os.get_blocking(0), os.get_blocking(1)
     source, sink = _claim()
     incoming, messages = anyio.create_memory_object_stream[Any](0)
     answers, outgoing = anyio.create_memory_object_stream[Any](0)
@@ -50,8 +51,10 @@ async def stdio(gone: anyio.Event) -> AsyncIterator[tuple[Any, Any]]:
             yield messages, answers
         finally:
             tasks.cancel_scope.cancel()
-            source.close()
-            sink.close()
+            # A terminal is shared with whoever started us.
+            for stream, blocking in zip((source, sink), waits, strict=True):
+                os.set_blocking(stream.fileno(), blocking)
+                stream.close()
 
 
 def _claim() -> tuple[PipeReceiveStream, PipeSendStream]:
