@@ -199,6 +199,7 @@ def test_both_supervisors_are_killed_and_the_runner_with_them(store: Jobs, tmp_p
     # so nobody says that it is gone.
     assert (result.why, result.failed, result.remaining_count) == ("runner-lost", True, None)
     identity.signal(left, signal.SIGKILL)
+    assert identity.wait_dead(left, PATIENCE) is identity.Alive.NO
 
 
 def test_many_recover_a_lost_job_and_one_does(store: Jobs, tmp_path: Path) -> None:
