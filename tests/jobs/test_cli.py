@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from harness.jobs import PATIENCE, Line
-from lastout.jobs import Jobs
+from lastout.cli._job_words import event_line
+from lastout.jobs import Jobs, feed
 from lastout.jobs.waiting import Waiting
 
 
@@ -128,3 +130,28 @@ def test_a_turn_that_will_never_be_is_not_said_to_come(store: Jobs) -> None:
     _run(store, "wait", job)
     for words in (["wait", job, "--turn", "7"], ["result", job, "--turn", "7"]):
         assert f"job {job} has ended, and had no turn 7" in _run(store, *words, status=1)
+
+
+def test_what_cannot_be_written_down_is_named(store: Jobs, tmp_path: Path) -> None:
+    word = os.fsdecode(b"a\xffb")
+    said = _run(store, "submit", "--", "printf", word, status=1)
+    assert r"'a\udcffb' is not UTF-8" in said
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    argv = _argv(store, "submit", "--", "true")
+    program = f"import os, sys; os.rmdir({str(gone)!r}); os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Error: the current directory was removed" in done.stderr
+
+
+def test_an_answer_reads_as_it_was_written() -> None:
+    text = "one\n\n- two\x1b[31m\n"
+    told = event_line(feed.Text(seq=1, at="2026-11-30T22:43:27.000Z", role="answer", text=text))
+    assert told == "22:43:27  answer: one\n          \n          - two\\x1b[31m"

@@ -200,4 +200,6 @@ def event_line(event: FeedEvent) -> str:
             text = "ended: " + (event.reason or event.why)
         case _:
             text = msgspec.json.encode(event).decode()
-    return f"{event.at[11:19]}  {visible(text)}"
+    # Line by line, so that an answer reads as it was written, and none of its lines as an event.
+    told = ("\n" + " " * 10).join(visible(line) for line in text.rstrip().splitlines())
+    return f"{event.at[11:19]}  {told}"

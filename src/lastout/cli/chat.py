@@ -54,14 +54,15 @@ def command(
     from lastout.agents.registry import agent as adapter_by_name
     from lastout.cli._chat_loop import Chat
     from lastout.errors import LastoutError
+    from lastout.here import working_directory
     from lastout.host.host import open_host
 
     given = {"model": model, "effort": effort, "approval": approval, "sandbox": sandbox}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    name = key or f"chat:{agent.partition(':')[0]}:{os.getcwd()}"
     status: list[int] = []
 
     async def talk() -> None:
+        name = key or f"chat:{agent.partition(':')[0]}:{working_directory()}"
         adapters = {}
         if program is not None:
             adapters[agent] = adapter_by_name(agent, program=program)
@@ -74,6 +75,7 @@ def command(
     try:
         anyio.run(talk)
     except (LastoutError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+        plain = isinstance(error, OSError) and not error.filename and error.strerror
+        raise click.ClickException(plain or str(error)) from error
     # A thread may still wait for a line of the terminal: it holds nobody up.
     os._exit(status[0] if status else 1)

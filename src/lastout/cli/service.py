@@ -24,6 +24,9 @@ def _plain() -> Iterator[None]:
     try:
         yield
     except (LastoutError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.strerror and not isinstance(error, LastoutError):
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(visible(where + error.strerror)) from error
         raise click.ClickException(visible(error)) from error
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from lastout.graces import PRESETS
+from lastout.here import working_directory
 from lastout.jobs import door, layout, queue, reading, route, sentences
 from lastout.jobs.errors import NameTaken, NoSuchJob
 from lastout.jobs.files import now, sync_directory, sync_write
@@ -89,7 +90,7 @@ def completed(work: Kind) -> Kind:
     """
     from lastout.supervisor import plain_argv
 
-    cwd = os.path.abspath(work.cwd) if work.cwd is not None else os.getcwd()
+    cwd = os.path.abspath(work.cwd) if work.cwd is not None else working_directory()
     # What the caller merely has and cannot be written as text is left out; what it names is not.
     env = _writable(os.environ) if work.env is None else dict(work.env)
     if any("=" in name or "\0" in name + value for name, value in env.items()):
@@ -219,7 +220,10 @@ def _clean(work: Kind) -> Kind:
     try:
         msgspec.json.encode(work)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the job cannot be written down: {error}") from None
+        why = str(error)
+        if isinstance(error, UnicodeEncodeError):  # a byte of an argv or a path
+            why = f"{error.object[max(0, error.start - 20) : error.end + 20]!r} is not UTF-8"
+        raise ValueError(f"the job cannot be written down: {why}") from None
     return work
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from lastout.here import working_directory
 from lastout.identity import take
 from lastout.jobs.files import now, replace
 from lastout.services import activation as activations
@@ -100,7 +101,7 @@ class Services:
             version=VERSION,
             name=layout.check_name(name),
             argv=tuple(plain_argv(argv)),
-            cwd=os.path.abspath(cwd or os.getcwd()),
+            cwd=os.path.abspath(cwd or working_directory()),
             env=provision.environment(env or {}),
             manager=systemd.choose() if manager == "auto" else manager,
             user=user,
