@@ -193,6 +193,8 @@ class Runner:
                 return
             except OSError:
                 traceback.print_exc()
+                if not os.path.isdir(desk.directory):
+                    return  # somebody has deleted the job: nobody can be told
                 # Not even the room that was set aside: nobody is told before it is durable.
                 time.sleep(_NO_ROOM_WAIT)
 
