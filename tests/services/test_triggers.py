@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lastout.services import above, errors, layout, wire
+from lastout import above
+from lastout.services import errors, layout, wire
 from lastout.services.activation import ids
 from lastout.services.store import Begun, Services
 
@@ -270,7 +271,7 @@ def test_completions_are_kept_up_to_the_number(services, serve, work, wait_bound
 def test_a_member_of_a_run_is_recognised(tmp_path):
     from lastout import supervisor
 
-    script = "import sys; from lastout.services.above import run_above; print(run_above())"
+    script = "import sys; from lastout.above import run_above; print(run_above())"
     argv = supervisor.command([sys.executable, "-c", script], run="my-run", stdin_end="ignore")
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout == "my-run\n"

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from lastout.above import run_above
 from lastout.services import sentences
-from lastout.services.above import run_above
 from lastout.services.completion import Completion
 from lastout.services.errors import NoRoute, NotItsOwner
 from lastout.services.store import Begun, Status, open_services
@@ -65,6 +65,40 @@ def detail(status: Status) -> dict[str, Any]:
         if status.found.completion is not None:
             found["completion"] = document(status.found.completion)
     return found
+
+
+def status_lines(status: Status) -> Iterator[str]:
+    """A service and its activation, for people."""
+    one, found = status.definition, status.found
+    yield f"service     {one.name}, run by {one.manager}" + (f" as {one.user}" if one.user else "")
+    yield f"what        {visible(shlex.join(one.argv))}"
+    yield f"where       {visible(one.cwd)}"
+    if one.timeout_s is not None:
+        yield f"deadline    {one.timeout_s:g}s"
+    if one.result is not None:
+        yield f"result      {visible(one.result)}"
+    yield f"state       {status.state}" + (f": {visible(status.note)}" if status.note else "")
+    if found is None:
+        return
+    yield f"activation  {found.activation.id}, asked for at {found.activation.requested_at}"
+    if found.activation.attempts:
+        run = found.activation.attempts[-1].run
+        yield f"run         {run}  (lastout why {run})"
+    done = found.completion
+    if done is not None:
+        yield f"outcome     {'failed' if done.failed else 'done'}: {visible(done.why)}"
+        if done.by:
+            yield f"ended by    {visible(done.by)}"
+        if done.stopped:
+            pids = ", ".join(str(each["pid"]) for each in done.stopped[:8])
+            yield f"stopped     {done.stopped_count}: {pids}" + ", …" * (len(done.stopped) > 8)
+        if not done.tree_gone:
+            yield "left        nobody can say whether something of it is still running"
+
+
+def joined(begun: Begun) -> str:
+    """For a start that began nothing."""
+    return sentences.joined(begun.service, begun.activation, ended=begun.state == "ended")
 
 
 def row(status: Status | tuple[str, str]) -> tuple[str, ...]:

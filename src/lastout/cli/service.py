@@ -11,7 +11,15 @@ from collections.abc import Iterator
 import click
 
 from lastout.cli._leases import JSON, STATE, columns
-from lastout.cli._services import detail, document, row, serve_detached, told
+from lastout.cli._services import (
+    detail,
+    document,
+    joined,
+    row,
+    serve_detached,
+    status_lines,
+    told,
+)
 from lastout.errors import LastoutError
 from lastout.evidence.words.parts import visible
 from lastout.state import locate
@@ -156,7 +164,6 @@ def start(
       lastout service start nightly
       lastout service start nightly --wait --json
     """
-    from lastout.services import sentences
     from lastout.services.errors import StillWaiting
     from lastout.services.store import open_services
 
@@ -168,7 +175,7 @@ def start(
                 click.echo(json.dumps(told(begun)))
                 return
             if begun.joined:
-                click.echo(sentences.joined(name, begun.activation), err=True)
+                click.echo(joined(begun), err=True)
             click.echo(begun.activation)
             return
         try:
@@ -180,7 +187,7 @@ def start(
         click.echo(json.dumps({**told(begun), "completion": document(done)}))
     else:
         if begun.joined:
-            click.echo(sentences.joined(name, begun.activation), err=True)
+            click.echo(joined(begun), err=True)
         click.echo(f"{name} {done.activation}: {done.why}")
     sys.exit(1 if done.failed else 0)
 
@@ -205,13 +212,7 @@ def status(name: str, activation: str | None, as_json: bool, state: str | None) 
     if as_json:
         click.echo(json.dumps(detail(found)))
         return
-    for key, value in detail(found).items():
-        if isinstance(value, dict):
-            click.echo(f"{key}:")
-            for inner, one in value.items():
-                click.echo(f"  {inner:14} {visible(one) if isinstance(one, str) else one}")
-        else:
-            click.echo(f"{key:16} {visible(value) if isinstance(value, str) else value}")
+    click.echo("\n".join(status_lines(found)))
 
 
 @command.command("list")
@@ -372,8 +373,8 @@ def unit_stopped(name: str, state: str | None) -> None:
 
 
 def _serve(state: str) -> None:
+    from lastout.above import run_above
     from lastout.services import sentences
-    from lastout.services.above import run_above
     from lastout.services.errors import NotItsOwner
     from lastout.services.server import Server
 

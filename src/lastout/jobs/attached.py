@@ -18,9 +18,9 @@ from types import FrameType
 from typing import NamedTuple
 
 from lastout import state as states
+from lastout.durable import sync_directory
 from lastout.jobs import door, layout, queue, reading, route, sentences, submitting
 from lastout.jobs.desk import Desk
-from lastout.jobs.files import sync_directory
 from lastout.jobs.job import Job
 from lastout.jobs.runner import Runner
 from lastout.jobs.spec import Command, Kind

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from lastout.jobs.files import written
+from lastout.durable import written
 from lastout.jobs.result import Output
 
 __all__ = ["SEGMENT", "Capture", "Reader", "kept", "output"]

@@ -6,9 +6,9 @@ import os
 
 import msgspec
 
+from lastout.durable import link_once, now
 from lastout.jobs import layout, sentences
 from lastout.jobs.errors import AlreadyTaken
-from lastout.jobs.files import link_once, now
 
 __all__ = ["Mark", "take", "taken"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from lastout import state as states
+from lastout.durable import now, replace, written
 from lastout.evidence.watch import Watch
 from lastout.identity import take
 from lastout.jobs import feed, held, inbox, layout, queue, reading, sentences
 from lastout.jobs.errors import OwnershipFailed
-from lastout.jobs.files import now, replace, written
 from lastout.jobs.result import HeldLock, Process, Result
 from lastout.jobs.results import put_result, set_aside
 from lastout.jobs.spec import VERSION, Spec

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from lastout.durable import replace
 from lastout.jobs import layout
-from lastout.jobs.files import replace
 from lastout.jobs.result import Process
 
 __all__ = ["DEFAULT_LIMIT", "Slot", "door", "free_slot", "limit", "note_slot", "set_limit", "slots"]

@@ -11,8 +11,8 @@ import time
 
 import msgspec
 
+from lastout.durable import link_once
 from lastout.jobs import layout
-from lastout.jobs.files import link_once
 from lastout.jobs.work import Answer, Cancel, Message, Request
 
 __all__ = ["CLOSED", "Inbox", "put"]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from lastout.durable import sync_directory
 from lastout.jobs import layout
-from lastout.jobs.files import sync_directory
 
 __all__ = [
     "Entry",

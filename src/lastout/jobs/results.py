@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from lastout.durable import replace, written
 from lastout.jobs import layout, sentences
-from lastout.jobs.files import replace, written
 from lastout.jobs.result import Result
 
 __all__ = ["RESERVED", "fitting", "found_aside", "put_result", "set_aside"]

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from lastout.above import run_above
 from lastout.identity import take
 from lastout.jobs import door, layout, queue, sentences
 from lastout.jobs.errors import NoRoute
 from lastout.jobs.result import Process
-from lastout.proctable import read_stat
 
 __all__ = [
     "check",
@@ -38,29 +38,12 @@ _KEPT: Final = frozenset({
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TMPDIR",
     "TZ", "USER", "XDG_RUNTIME_DIR", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE",
 })  # fmt: skip
-_DEEPEST: Final = 4096
 _MOST_LOG: Final = 1 << 20
 
 
 def inside_run() -> bool:
-    """Whether a supervisor is among this process's ancestors, by the program that they execute."""
-    pid = os.getpid()
-    for _ in range(_DEEPEST):
-        try:
-            pid = read_stat(pid).ppid
-        except OSError:
-            return False
-        if pid < 1:
-            return False
-        try:
-            program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-        except OSError:
-            continue  # another user's: none of this user's supervisors
-        if program.removesuffix(" (deleted)") == "lastout-supervisor":
-            return True
-        if pid == 1:
-            return False
-    return False
+    """Whether this process is a member of a run."""
+    return run_above() is not None
 
 
 def check(state: str, *, held: bool = False) -> None:

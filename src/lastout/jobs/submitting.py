@@ -18,11 +18,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from lastout.durable import now, sync_directory, sync_write
 from lastout.graces import PRESETS
 from lastout.here import working_directory
 from lastout.jobs import door, layout, queue, reading, route, sentences
 from lastout.jobs.errors import NameTaken, NoSuchJob
-from lastout.jobs.files import now, sync_directory, sync_write
 from lastout.jobs.queue import Entry
 from lastout.jobs.results import set_aside
 from lastout.jobs.spec import VERSION, AgentTurn, Kind, Spec

@@ -10,11 +10,11 @@ import time
 from typing import Final, Literal
 
 from lastout.agents import events
+from lastout.durable import now
 from lastout.evidence.mask import mask_text
 from lastout.host.events import AgentEnded, AgentStarted
 from lastout.jobs import feed
 from lastout.jobs import turns_sentences as sentences
-from lastout.jobs.files import now
 from lastout.jobs.status import Choice, Question
 from lastout.jobs.work import Work
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lastout.durable import replace
 from lastout.jobs import layout, reading
 from lastout.jobs import turns_sentences as sentences
 from lastout.jobs.errors import NoSuchJob
-from lastout.jobs.files import replace
 from lastout.jobs.spec import AgentTurn, Command, Spec
 
 if TYPE_CHECKING:

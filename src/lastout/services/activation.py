@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from lastout.jobs.files import now, replace, sync_directory, sync_write
+from lastout.durable import now, replace, sync_directory, sync_write
 from lastout.services import layout, sentences
 from lastout.services.definition import VERSION, Definition, read_versioned
 from lastout.services.errors import NoSuchService

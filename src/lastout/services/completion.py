@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from lastout.durable import link_once, now
 from lastout.evidence import events as lines
 from lastout.evidence.journal import Contents
 from lastout.identity import ProcessIdentity, boot_id
-from lastout.jobs.files import link_once, now
 from lastout.outcome import Outcome, decide, identity_of
 from lastout.services import layout, sentences
 from lastout.services.activation import Activation, StopAsked

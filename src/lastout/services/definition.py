@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from lastout.jobs.files import replace
+from lastout.durable import replace
 from lastout.services import layout, sentences
 from lastout.services.errors import NewerDefinition, NoSuchService, ServiceError
 

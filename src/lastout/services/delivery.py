@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lastout.jobs.files import replace, sync_directory, sync_write
+from lastout.durable import replace, sync_directory, sync_write
 from lastout.services import layout, sentences
 from lastout.services.activation import Activation
 from lastout.services.completion import completion_path

@@ -14,10 +14,10 @@ import time
 import msgspec
 
 from lastout import supervisor
+from lastout.durable import now
 from lastout.evidence import journal
 from lastout.evidence.watch import Watch
 from lastout.identity import boot_id, pidns
-from lastout.jobs.files import now
 from lastout.leases import locks
 from lastout.recovery.supervisors import START_BOUND
 from lastout.services import activation as activations

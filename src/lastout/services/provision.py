@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from lastout.above import run_above
+from lastout.durable import sync_directory
 from lastout.graces import resolve
-from lastout.jobs.files import sync_directory
 from lastout.services import activation as activations
 from lastout.services import layout, sentences, steps, systemd
-from lastout.services.above import run_above
 from lastout.services.definition import Definition, account_of, load, store, token_digest
 from lastout.services.errors import AlreadyRunning, NameTaken, NoRoute, NotItsOwner, ServiceError
 from lastout.services.steps import Found, State

@@ -119,8 +119,10 @@ def already_running(name: str, activation: str) -> str:
     )
 
 
-def joined(name: str, activation: str) -> str:
-    """A start that found one running."""
+def joined(name: str, activation: str, *, ended: bool) -> str:
+    """A start that found one running, or the retry of a request whose activation is there."""
+    if ended:
+        return f"{name}: this request had its activation {activation}, which has ended"
     return f"{name} was running already: this is its activation {activation}"
 
 

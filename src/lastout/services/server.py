@@ -22,8 +22,8 @@ from typing import Any, Final
 import msgspec
 
 from lastout import identity
+from lastout.durable import now
 from lastout.errors import LastoutError
-from lastout.jobs.files import now
 from lastout.services import activation as activations
 from lastout.services import begin, layout, sentences, wire
 from lastout.services.definition import load

@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
+from lastout.above import run_above
+from lastout.durable import now, replace
 from lastout.here import working_directory
 from lastout.identity import take
-from lastout.jobs.files import now, replace
 from lastout.services import activation as activations
 from lastout.services import begin, layout, provision, sentences, steps, systemd, waiting, wire
-from lastout.services.above import run_above
 from lastout.services.activation import Activation, Asker, StopAsked
 from lastout.services.completion import Completion
 from lastout.services.definition import VERSION, Definition, load

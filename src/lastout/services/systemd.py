@@ -106,7 +106,7 @@ def install(state: str, definition: Definition) -> None:
     """Write the unit and make it known to its manager. Raises NoRoute, ServiceError, OSError."""
     if not available(definition.manager):
         raise NoRoute(sentences.no_manager(definition.manager))
-    from lastout.jobs.files import replace
+    from lastout.durable import replace
 
     path = unit_path(state, definition.name)
     replace(path, unit_text(state, definition).encode())

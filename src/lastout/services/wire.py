@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from lastout.above import run_above
 from lastout.identity import ProcessIdentity, take
-from lastout.services import above, layout, sentences
 from lastout.services import errors as refusals
+from lastout.services import layout, sentences
 from lastout.services.activation import Asker
 from lastout.services.errors import NoRoute, ServiceError
 
@@ -76,7 +77,7 @@ def asker_of(pid: int, uid: int) -> Asker:
         one: ProcessIdentity | None = take(pid)
     except OSError:
         one = None
-    return Asker(pid=pid, start=one.start if one else 0, uid=uid, run=above.run_above(pid))
+    return Asker(pid=pid, start=one.start if one else 0, uid=uid, run=run_above(pid))
 
 
 class Connection:

@@ -10,7 +10,7 @@ __all__ = ["link_once", "now", "replace", "sync_directory", "sync_write", "writt
 
 
 def now() -> str:
-    """The time in every file of a job: RFC 3339, UTC, milliseconds."""
+    """The time in every such file: RFC 3339, UTC, milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
