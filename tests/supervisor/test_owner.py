@@ -106,6 +106,7 @@ WRAPPERS = {
 }  # fmt: skip
 
 
+@pytest.mark.still  # sudo stops itself when its child is stopped
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_owner_killed_with_a_wrapper_between(scene: Scene, wrapper: str) -> None:
     name, *rest = WRAPPERS[wrapper]

@@ -17,7 +17,8 @@ from harness.terminal import Terminal
 CTRL_C, CTRL_BACKSLASH, CTRL_Z = b"\x03", b"\x1c", b"\x1a"
 
 # A script that goes on after a key: it is the leader of the foreground group, the front is not.
-PATIENT = ["sh", "-c", 'trap : INT QUIT TSTP; "$@"; echo status=$?', "sh"]
+# It leads the session, so its end takes unread output along: it ends when that has been read.
+PATIENT = ["sh", "-c", 'trap : INT QUIT TSTP; "$@"; echo status=$?; read -r _', "sh"]
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def test_the_root_stays_in_the_fronts_group_and_the_keeper_does_not(
     assert keeper.pgid == keeper.pid
     scene.member("root").tell("exit 0")
     terminal.wait_output(b"status=0")
+    terminal.type(b"\n")
     run.ends(code=0)
 
 
@@ -84,6 +86,7 @@ def test_a_key_arrives_once_and_is_no_trigger(
     assert not run.all("stop")
     root.tell("exit 0")
     terminal.wait_output(b"status=0")
+    terminal.type(b"\n")
     run.ends(code=0)
 
 
@@ -93,6 +96,7 @@ def test_a_root_that_dies_of_the_key_takes_its_leftovers_along(
     run = in_script(scene, terminal, "root [daemon left ignore ] [ child ignore ]")
     terminal.type(CTRL_C)
     terminal.wait_output(b"status=130")
+    terminal.type(b"\n")
     run.ends(code=0)
     assert run.event("root-exited")["signal"] == "INT"
     assert run.event("leftovers")["count"] == 2
@@ -102,6 +106,7 @@ def test_an_interrupt_that_somebody_sent_is_a_trigger(scene: Scene, terminal: Te
     run = in_script(scene, terminal, "root term=clean:100:0")
     run.front.signal(SIGINT)
     terminal.wait_output(b"status=130")
+    terminal.type(b"\n")
     run.ends(code=0)
     assert run.event("stop", trigger="signal", signal="INT")["sender"]["pid"] == os.getpid()
     assert "cleaned" in scene.member("root").notes
@@ -115,6 +120,7 @@ def test_the_roots_pid_is_signalled_and_not_the_shared_group(
     run.front.signal(SIGTERM)
     # The script is in that group and lives to print this.
     terminal.wait_output(b"status=143")
+    terminal.type(b"\n")
     run.ends(code=0)
     assert run.event("signalled", signal="TERM", target="root")["pid"] == root.pid
     assert not run.all("signalled", target="root-group")
@@ -125,6 +131,7 @@ def test_sigkill_in_the_shared_group_hits_nobody_else(scene: Scene, terminal: Te
     run = in_script(scene, terminal, "root ignore [ child ignore ] [ job setpgid ignore ]")
     run.front.signal(SIGTERM)
     terminal.wait_output(b"status=143")
+    terminal.type(b"\n")
     run.ends(code=0)
     assert run.event("root-exited")["signal"] == "KILL"
 
@@ -171,6 +178,7 @@ def test_a_session_of_its_own_by_option(scene: Scene, terminal: Terminal) -> Non
     assert stat.session == root.pid
     root.tell("exit 0")
     terminal.wait_output(b"status=0")
+    terminal.type(b"\n")
     run.ends(code=0)
 
 
@@ -259,6 +267,7 @@ def test_a_pager_inside_the_run(scene: Scene, terminal: Terminal) -> None:
     terminal.wait_output(b"10")
     terminal.type(b"q")
     terminal.wait_output(b"status=4")
+    terminal.type(b"\n")
     run.ends(code=0)
 
 
@@ -266,5 +275,6 @@ def test_hangup_of_the_group_alone_is_a_trigger(scene: Scene, terminal: Terminal
     run = in_script(scene, terminal, "root ignore=HUP term=clean:50:0")
     run.front.signal(SIGHUP)
     terminal.wait_output(b"status=129")
+    terminal.type(b"\n")
     run.ends(code=0)
     assert "cleaned" in scene.member("root").notes
