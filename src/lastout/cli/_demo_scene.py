@@ -6,6 +6,8 @@ for each of them. All of it happens in one temporary directory and ends by itsel
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -23,6 +25,7 @@ from lastout.testing import Present, RudeAgent, wait_gone
 
 __all__ = ["GRACES", "LOOK", "ROLES", "Scene", "play"]
 
+_PR_SET_CHILD_SUBREAPER = 36
 TTL = 30.0
 LOOK = 1.0
 """How long to look at the survivors, in seconds."""
@@ -95,9 +98,31 @@ def play(directory: Path, *, supervised: bool) -> Scene:
         owner.kill()
         owner.wait()
         agent.end()
+        _end_the_rest()
         for stream in (owner.stdout, owner.stderr):
             if stream is not None:
                 stream.close()
+
+
+def _end_the_rest() -> None:
+    """Who had not yet signed when the demonstration was interrupted: our children by now.
+
+    All children of this process are of the demonstration, and their numbers are theirs until we
+    reap them.
+    """
+    ends = time.monotonic() + GRACES.max_stop
+    while time.monotonic() < ends:
+        try:
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        except OSError:
+            return  # a kernel that does not list them: they end by themselves after TTL
+        for pid in map(int, children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
 
 
 def _front(record: Path) -> list[str]:
@@ -140,7 +165,12 @@ def _lines(agent: RudeAgent) -> int:
 
 
 def interruptible() -> None:
-    """Let Ctrl-C and SIGTERM end the demonstration through its clean-up."""
+    """Let Ctrl-C and SIGTERM end the demonstration through its clean-up.
+
+    Orphans of the agent become our children (PR_SET_CHILD_SUBREAPER, prctl(2)), also those who were
+    just being started: whoever is interrupted then leaves nobody either.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
