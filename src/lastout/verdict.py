@@ -29,7 +29,7 @@ _HOW: Final[dict[str, tuple[Kind, str]]] = {
         KILLED,
         "the supervisor's SIGKILL was delivered to the whole tree; nobody saw the tree's end",
     ),
-    "forced": (KILLED, "the forced step's SIGKILL reached the agent and its tree"),
+    "forced": (KILLED, "the forced step's SIGKILL reached all of the run that it found"),
     "root-gone": (
         KILLED,
         "supervisor, agent and writer are observed gone; nobody saw the tree's end",

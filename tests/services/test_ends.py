@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from harness.freezer import freezer
+from lastout.cli._services import joined, status_lines
 from lastout.evidence.events import TreeUnproven
 from lastout.evidence.journal import read
 from lastout.evidence.watch import Watch
@@ -240,3 +241,19 @@ def test_a_deadline_that_no_supervisor_takes_is_refused_before_anything_is_writt
         services.add("job", ["true"], timeout=2_000_001)
     assert services.statuses() == []
     services.add("job", ["true"], timeout=2_000_000)
+
+
+def test_people_are_told_of_a_service_in_words(services, serve, work, wait_bound):
+    serve()
+    services.add("job", ["sh", "-c", "setsid sleep 120 & echo a b"], timeout=90)
+    assert list(status_lines(services.status("job")))[-1] == "state       idle"
+    _, done = services.run("job", request="r-1", timeout=wait_bound)
+    told = "\n".join(status_lines(services.status("job")))
+    assert "what        sh -c 'setsid sleep 120 & echo a b'\n" in told
+    assert "deadline    90s\n" in told
+    assert f"activation  {done.activation}, asked for at" in told
+    assert f"run         {done.run}  (lastout why {done.run})\n" in told
+    assert told.endswith(f"outcome     done: {done.why}\nstopped     1: {done.stopped[0]['pid']}")
+    assert "None" not in told
+    again = services.start("job", request="r-1")
+    assert "which has ended" in joined(again)

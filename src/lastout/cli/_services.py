@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from lastout.above import run_above
+from lastout.evidence.words.parts import visible
 from lastout.services import sentences
 from lastout.services.completion import Completion
 from lastout.services.errors import NoRoute, NotItsOwner
 from lastout.services.store import Begun, Status, open_services
 
-__all__ = ["detail", "document", "row", "serve_detached", "told"]
+__all__ = ["detail", "document", "joined", "row", "serve_detached", "status_lines", "told"]
 
 
 def told(begun: Begun) -> dict[str, Any]:
