@@ -28,13 +28,14 @@ def _started() -> dict[str, Any]:
     return next(line for line in lines if line["event"] == "started")
 
 
-def _has_inodes() -> bool:
+def has_inodes() -> bool:
+    """Whether a record names processes by the inodes of their pidfds."""
     found = _started()
     return not found or bool(found["root"]["inode"])
 
 
 needs_inodes = pytest.mark.skipif(
-    not _has_inodes(),
+    not has_inodes(),
     reason="without pidfs (Linux 6.9) the group of a dead leader is nobody's: that is `unproven`",
 )
 needs_children_files = pytest.mark.skipif(

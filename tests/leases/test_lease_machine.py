@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from harness.kernels import has_inodes
 from harness.writers import Story, Writer, kill, launch, note_grant, settle_all, wait_write
 from lastout import sole_writer
 from lastout.evidence.events import Started
@@ -58,7 +59,7 @@ class OneKey(RuleBasedStateMachine):
         note_grant(self.log, self.grant.epoch)
         assert self.grant.epoch > self.last
         self.last = self.grant.epoch
-        self.wrapper = wrapper
+        self.wrapper = wrapper and has_inodes()
 
     @rule()
     @precondition(lambda self: self.grant is not None)
