@@ -218,14 +218,18 @@ def test_below_a_run_nothing_is_submitted_without_a_route(store: Jobs) -> None:
 def test_a_job_submitted_below_a_run_outlives_that_run(
     store: Jobs, tmp_path: Path, line: Line, until: Until, gate: Gate
 ) -> None:
-    from lastout.jobs import route
+    from lastout.jobs import door, route
+
+    def serves() -> bool:
+        with door.door(store.state):
+            return route.serving_now(store.state)
 
     source = str(Path(queues.__file__).resolve().parent.parent.parent)
     serve = "import sys; sys.path.insert(0, sys.argv[1]); from lastout.jobs.serving import serve; "
     server = subprocess.Popen(
         [sys.executable, "-c", serve + "serve(sys.argv[2])", source, store.state]
     )
-    while not route.serving_now(store.state):
+    while not serves():
         os.sched_yield()
     go = gate()
     script = f"echo on >{tmp_path}/said; read x <{tmp_path}/go"

@@ -48,11 +48,11 @@ def inside_run() -> bool:
 
 def check(state: str, *, held: bool = False) -> None:
     """Raise NoRoute when this process could not have a job started. `held`: the door is ours."""
-    if not inside_run() or serving_now(state):
+    if not inside_run():
         return
     if os.path.isdir(layout.jobs_directory(state)):  # a refusal leaves nothing behind
         with contextlib.nullcontext() if held else door.door(state):
-            if any(slot.resident for slot in door.slots(state)):
+            if serving_now(state) or any(slot.resident for slot in door.slots(state)):
                 return
     if _service(state):
         return
@@ -89,12 +89,14 @@ def serving(state: str) -> Iterator[bool]:
     """Be the process that starts runners for those who cannot; False: another one is."""
     path = os.path.join(layout.make(state), "serve")
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    with layout.try_lock(path) as fd:
+    with contextlib.ExitStack() as stack:
+        with door.door(state):  # whoever only looks takes the lock for a moment, behind the door
+            fd = stack.enter_context(layout.try_lock(path))
         yield fd is not None
 
 
 def serving_now(state: str) -> bool:
-    """Whether `lastout job serve` runs for this state directory."""
+    """Whether `lastout job serve` runs for this state directory. The door is held."""
     try:
         with layout.try_lock(os.path.join(layout.jobs_directory(state), "serve")) as fd:
             return fd is None
