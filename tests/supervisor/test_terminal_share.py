@@ -14,6 +14,9 @@ from harness import Scene, read_stat
 from harness.run import Run
 from harness.terminal import Terminal
 
+# The kernel sends SIGHUP to an orphaned group of which a member is stopped when another one ends.
+pytestmark = pytest.mark.still
+
 CTRL_C, CTRL_BACKSLASH, CTRL_Z = b"\x03", b"\x1c", b"\x1a"
 
 # A script that goes on after a key: it is the leader of the foreground group, the front is not.
@@ -186,7 +189,6 @@ SCRIPT = ["bash", "-c", 'exec script -qefc "${*@Q}" /dev/null', "bash"]
 
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script(1)")
-@pytest.mark.still  # script stops itself when its child is stopped
 @pytest.mark.parametrize("code", [0, 9])
 def test_below_script_the_status_is_mirrored(scene: Scene, code: int) -> None:
     run = scene.run(["sh", "-c", f"tty >/dev/null && echo on a terminal; exit {code}"],
@@ -196,7 +198,6 @@ def test_below_script_the_status_is_mirrored(scene: Scene, code: int) -> None:
 
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script(1)")
-@pytest.mark.still  # script stops itself when its child is stopped
 def test_below_script_that_is_killed(scene: Scene) -> None:
     run = scene.run("root ignore [daemon left ignore ]", "--stdin-end", "ignore", via=SCRIPT)
     scene.member("root")
