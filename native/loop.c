@@ -76,7 +76,7 @@ void deliver(const struct message *m)
         if (m->trigger == OWNER_DIED || m->trigger == OWNER_HUNG_UP) observe_lost("owner-lost");
         stop_begin(m);
         break;
-    case M_SIGNAL: forward_signal(m); break;
+    case M_SIGNAL: if (!tty_outdated(m)) forward_signal(m); break;
     case M_DEADLINE: set_deadline(m->number); break;
     case M_LIST: list_line(); wake_peer(); break;
     case M_STOP_OTHERS: others_begin(m), wake_peer(); break;

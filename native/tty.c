@@ -70,6 +70,14 @@ void tty_look_at_root(void)
     }
 }
 
+/* A SIGCONT that the root may have had with the front, and another stop since: a key, pressed right after fg. */
+bool tty_outdated(const struct message *m)
+{
+    if (run.terminal != TERMINAL_SHARED || m->signo != SIGCONT || !m->forwarded || m->number < 0) return false;
+    tty_look_at_root();
+    return run.board->root_known && (!run.board->root_stopped || run.board->root_stops != (uint32_t)m->number);
+}
+
 /* ---- front ---- */
 
 static void hand_over(void)
@@ -144,13 +152,16 @@ void tty_step(void)
     if (signo && b->stage == RUNNING && !b->root_exited) root_stopped(signo);
 }
 
-bool tty_took(const struct message *m)
+bool tty_took(struct message *m)
 {
     const struct board *b = run.board;
     bool key = m->kernel && (m->signo == SIGINT || m->signo == SIGQUIT || m->signo == SIGTSTP);
     if (run.terminal == TERMINAL_SHARED) {
-        /* The root has had these with us; of a SIGCONT to the group one cannot see whether it was for both. */
-        return key || (m->kernel && m->signo == SIGWINCH) || (m->signo == SIGCONT && b->root_known && !b->root_stopped);
+        /* The root has had these with us; of a SIGCONT to the group one cannot see whether it was for both. It is for the
+         * stop that we know, and for none that came after it. */
+        if (m->signo == SIGCONT) m->number = stops_seen;
+        return key || (m->kernel && m->signo == SIGWINCH) ||
+               (m->signo == SIGCONT && b->root_known && (!b->root_stopped || b->root_stops != stops_seen));
     }
     if (run.terminal != TERMINAL_FOREGROUND || run.role != FRONT || b->root_exited || (!key && m->signo != SIGCONT)) return false;
     hand_over();
