@@ -19,6 +19,7 @@ from lastout import jobs
 from lastout.jobs import (
     AlreadyTaken,
     Command,
+    DamagedJob,
     JobBusy,
     JobEnded,
     Jobs,
@@ -151,6 +152,20 @@ def test_a_closed_inbox_takes_nothing_and_remembers(tmp_path: Path) -> None:
     runner.reopen()
     assert inbox.put(str(tmp_path), Message(id="b", text="in time"), "b")
     assert [request.id for _, request in runner.new() if isinstance(request, Message)] == ["b"]
+
+
+@pytest.mark.parametrize("name", ["spec.json", "result-1.json"])
+def test_a_damaged_file_is_said_and_left(store: Jobs, name: str) -> None:
+    job = store.submit(Command(["true"]))
+    job.wait(PATIENCE)
+    path = Path(job.directory) / name
+    path.write_bytes(b"{")
+    (told,) = store.list()
+    assert (told.id, told.problem is not None) == (job.id, True)
+    assert f"{name} cannot be read" in str(told.problem)
+    with pytest.raises(DamagedJob, match="cannot be read"):
+        job.remove(untaken=True)
+    assert path.read_bytes() == b"{"
 
 
 @pytest.mark.parametrize("more", [{}, {"work": {"type": "later", "what": ["nobody", "knows"]}}])

@@ -18,6 +18,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from lastout.jobs.errors import (
         AlreadyTaken,
+        DamagedJob,
         JobBusy,
         JobEnded,
         JobsError,
@@ -42,6 +43,7 @@ __all__ = [
     "AgentTurn",
     "AlreadyTaken",
     "Command",
+    "DamagedJob",
     "FeedEvent",
     "HeldLock",
     "Job",
@@ -72,6 +74,7 @@ _HOMES = {
     "AgentTurn": "spec",
     "AlreadyTaken": "errors",
     "Command": "spec",
+    "DamagedJob": "errors",
     "FeedEvent": "feed",
     "HeldLock": "result",
     "Job": "job",

@@ -6,6 +6,7 @@ from lastout.errors import LastoutError
 
 __all__ = [
     "AlreadyTaken",
+    "DamagedJob",
     "JobBusy",
     "JobEnded",
     "JobsError",
@@ -29,6 +30,10 @@ class NoSuchJob(JobsError, LookupError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else "there is no such job"
+
+
+class DamagedJob(NoSuchJob):
+    """A file of the job cannot be read: the text says which. All of it is left where it is."""
 
 
 class NameTaken(JobsError):

@@ -10,7 +10,7 @@ import msgspec
 
 from lastout.identity import Alive, still_alive
 from lastout.jobs import feed, layout, queue, sentences
-from lastout.jobs.errors import NewerSpec, NoSuchJob
+from lastout.jobs.errors import DamagedJob, NewerSpec, NoSuchJob
 from lastout.jobs.result import Process, Result
 from lastout.jobs.spec import VERSION, Command, Spec
 from lastout.jobs.status import Status, Stored
@@ -31,7 +31,7 @@ def spec(state: str, job: str) -> Spec:
     except msgspec.MsgspecError as error:
         if (version := _version(data)) is not None and version > VERSION:
             raise NewerSpec(sentences.newer(job, version)) from None
-        raise NoSuchJob(sentences.damaged(path, str(error))) from None
+        raise DamagedJob(sentences.damaged(path, str(error))) from None
     if found.version > VERSION:
         raise NewerSpec(sentences.newer(job, found.version))
     return found
@@ -62,7 +62,7 @@ def result(state: str, job: str, turn: int) -> Result | None:
         version = _version(data)
         if version is not None and version > VERSION:
             raise NewerSpec(sentences.newer(job, version)) from None
-        raise NoSuchJob(sentences.damaged(layout.result_name(turn), str(error))) from None
+        raise DamagedJob(sentences.damaged(layout.result_name(turn), str(error))) from None
 
 
 def final(state: str, job: str) -> Result | None:
@@ -125,7 +125,7 @@ class Feed:
 
 
 def status(state: str, job: str, places: Mapping[str, int] | None = None) -> Status:
-    """Raises NoSuchJob. A job of a later version has only its id and a `problem`.
+    """Raises NoSuchJob. A job of a later version, or a damaged one, has only its id and a `problem`.
 
     `places` are the queue's, for whoever asks for many.
     """
@@ -136,7 +136,7 @@ def status(state: str, job: str, places: Mapping[str, int] | None = None) -> Sta
         at = stored(state, job)
         alive = None if at is None or at.runner is None else not holder_gone(state, job, at.runner)
         last = final(state, job)
-    except NewerSpec as error:
+    except (NewerSpec, DamagedJob) as error:
         return Status(id=job, kind="command", state="queued", by="", problem=str(error))
     directory = layout.job_directory(state, job)
     work = told.work
