@@ -102,18 +102,31 @@ static bool nobody_could_continue(void)
     return true;
 }
 
-/* The shell waits for us, not for the root: it has to see us stopped, and by what. */
+/* The board may be behind: fg continues the root and us at once, and its end may have come since. */
+static bool root_stands_still(void)
+{
+    struct member root;
+    return !run.board->root_exited && read_member(run.board->root.pid, &root) && (root.state == 'T' || root.state == 't');
+}
+
+/* The shell waits for us, not for the root: it has to see us stopped, and by what. A SIGCONT takes a stop that is pending away
+ * (signal(7)); so whoever continues us after the look below is not too early, and nobody has to do it again. */
 static void stop_with_root(int signo)
 {
+    static const struct timespec at_once;
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, signo);
     signal(signo, SIG_DFL);
+    if (signo == SIGSTOP) {
+        if (root_stands_still()) kill(getpid(), signo);
+        return;
+    }
     kill(getpid(), signo);
-    if (signo != SIGSTOP) {
+    if (root_stands_still()) {
         sigprocmask(SIG_UNBLOCK, &one, NULL);            /* here we stand still */
         sigprocmask(SIG_BLOCK, &one, NULL);
-    }
+    } else sigtimedwait(&one, NULL, &at_once);
 }
 
 static void root_stopped(int signo)
