@@ -101,11 +101,12 @@ finally:
 def test_locks_of_what_was_killed_are_named_and_their_files_stay(
     store: Jobs, tmp_path: Path, line: Line, gate: Gate
 ) -> None:
-    # The lock was taken by a shell that has gone: only its child holds it when the kill comes.
+    # The lock was taken by a shell that has gone: only its child holds it when the kill comes. One
+    # process: a child of it could be killed with it, and be reaped by it before it dies itself.
     lock = tmp_path / "its.lock"
     script = (
         f"exec 9>{lock}; flock 9; "
-        f"setsid sh -c \"trap '' TERM; echo held >{tmp_path}/said; sleep 600; sleep 600\" & "
+        f"setsid sh -c \"trap '' TERM; echo held >{tmp_path}/said; exec sleep 600\" & "
         f"read x <{tmp_path}/go; exit 0"
     )
     go = gate()
