@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import lastout
 from harness import leftovers
+from harness.kernels import has_inodes
 from harness.tiers import can_make_cgroups
 from lastout import identity, supervisor
 from lastout.graces import FORCED_STEP, MARGIN, Graces
@@ -41,7 +42,8 @@ BOUND = GRACES.max_stop + MARGIN + FORCED_STEP + MARGIN + 10.0  # and what a bus
 TOGETHER = 3
 LIFE = 300  # seconds: nothing that is started lives longer, whatever happens to us
 
-POLITE = f"sleep {LIFE}"
+POLITE = f"sleep {LIFE}; :"  # a shell, and its child
+ALONE = f"exec sleep {LIFE}"  # without pidfs nobody can say whose the group of a dead root is
 RUDE = (
     f"trap '' TERM; setsid sh -c \"trap '' TERM; exec sleep {LIFE}\" & "
     f"(setsid sleep {LIFE} & exit 0); sleep {LIFE} & wait; wait"
@@ -114,7 +116,7 @@ class Soak:
             partial(self._run, "keeper frozen", RUDE, partial(self._freeze, "keeper")),
             partial(self._run, "front frozen for a while", RUDE, partial(self._thaw, "front")),
             partial(self._run, "keeper frozen for a while", RUDE, partial(self._thaw, "keeper")),
-            partial(self._run, "loses both", POLITE, self._kill_both),
+            partial(self._run, "loses both", POLITE if has_inodes() else ALONE, self._kill_both),
             self._lose_the_owner,
         ]
         if can_make_cgroups():
