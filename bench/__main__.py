@@ -14,7 +14,18 @@ from .measure import BENCH, PEERS, SUPERVISOR, Number, table
 
 RESULTS = BENCH / "results"
 README = BENCH.parent / "README.md"
-NUMBERS = ("stops", "starts", "terminal", "many", "leases", "host", "evidence", "jobs", "mcp", "web")
+NUMBERS = (
+    "stops",
+    "starts",
+    "terminal",
+    "many",
+    "leases",
+    "host",
+    "evidence",
+    "jobs",
+    "mcp",
+    "web",
+)
 """The parts that measure promised numbers; each is a module with `measure(rounds, progress)`."""
 PARTS = ("peers", "cost", *NUMBERS)
 

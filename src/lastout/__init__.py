@@ -5,9 +5,8 @@ The names load when they are used: `import lastout` imports neither anyio nor ms
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from lastout._version import __version__
+from lastout.lazy import lazy
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -108,16 +107,4 @@ _HOMES = {
     "run_process": "completed",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import the module of a public name, the first time that it is asked for (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lastout' has no attribute {name!r}")
-    value = getattr(import_module("lastout." + home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy("lastout", _HOMES)

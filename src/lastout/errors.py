@@ -16,6 +16,7 @@ __all__ = [
     "Refused",
     "RunFailed",
     "SupervisorMissing",
+    "in_words",
 ]
 
 
@@ -80,3 +81,10 @@ class RunFailed(LastoutError, subprocess.CalledProcessError):
         if self.outcome.returncode is None:
             return f"Command {self.cmd!r}: how it ended is not known{where}"
         return subprocess.CalledProcessError.__str__(self)
+
+
+def in_words(error: Exception) -> str:
+    """What a person is told of an error: the system's own word and the file, without its number."""
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, LastoutError):
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

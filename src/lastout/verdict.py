@@ -23,7 +23,10 @@ _HOW: Final[dict[str, tuple[Kind, str]]] = {
     "tree-gone": (EXITED, "the kernel told the supervisor that nothing of the run was left"),
     "never-started": (EXITED, "the agent was never executed"),
     "other-boot": (EXITED, "the machine was started anew since: nothing of that boot is left"),
-    "cgroup-removed": (EXITED, "the cgroup that was made for the run is gone, so nothing lives in it"),
+    "cgroup-removed": (
+        EXITED,
+        "the cgroup that was made for the run is gone, so nothing lives in it",
+    ),
     "nothing-left": (EXITED, "the forced step found nothing of the run that was still alive"),
     "killed-by-supervisor": (
         KILLED,

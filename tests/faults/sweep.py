@@ -72,7 +72,7 @@ def round_(scene: Scene, role: str, k: int, what: str) -> int:
     )
     if not (stuck and hit(inject)):
         ask_to_stop(scene, inject)
-    if stuck:                      # the call may be one of the stop's own
+    if stuck:  # the call may be one of the stop's own
         scene.until(lambda: hit(inject) or run.process.gone, "the end, or one more stop")
         scene.hub.look(lambda: run.process.gone or is_stopped(inject), "the front is stopped")
         ask_to_stop(scene, inject)

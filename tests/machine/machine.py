@@ -1,9 +1,9 @@
 """`make machine KERNEL=…`: the supervisor as it runs on another kernel, in a virtual machine.
 
-The machine has the kernel, and in its memory the supervisor and guest.c, which plays rude trees and
-tells on the console what came of them. Both programs are made by `zig cc` as a wheel's is, so that any
-machine with QEMU can play for any other. Any Linux kernel image with a serial console will do; one of
-Debian needs no module for it.
+The machine has the kernel, and in its memory the supervisor and a guest (guest.c, watched.c), which
+plays rude trees and tells on the console what came of them. Both programs are made by `zig cc` as a
+wheel's is, so that any machine with QEMU can play for any other. Any Linux kernel image with a serial
+console will do; one of Debian needs no module for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-GUEST = Path(__file__).with_name("guest.c")
+GUEST = [Path(__file__).with_name(name) for name in ("guest.c", "watched.c")]
 SECONDS = 600  # an emulated processor is slow
 
 # Emulated even where it could be otherwise: the same everywhere.
@@ -70,7 +70,8 @@ def build(machine: str, into: Path) -> None:
     cc = compiler(machine)
     env = {**os.environ, "CC": shlex.join(cc), "LASTOUT_LINK": "zig", "LASTOUT_MACHINE": machine}
     hook = [sys.executable, str(ROOT / "hatch_build.py"), "--output", str(into / "supervisor")]
-    guest = [*cc, "-std=gnu11", "-O1", "-static", "-Wall", "-o", str(into / "init"), str(GUEST)]
+    guest = [*cc, "-std=gnu11", "-O1", "-static", "-Wall", "-o", str(into / "init")]
+    guest += map(str, GUEST)
     for command in (hook, guest):
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode:

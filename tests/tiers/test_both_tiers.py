@@ -130,9 +130,7 @@ def test_front_and_keeper_killed_in_the_same_instant_leave_nobody(
 
 @both_tiers
 @pytest.mark.torture
-def test_front_and_keeper_killed_in_the_same_instant_200_times(
-    scene: Scene, tier: str
-) -> None:
+def test_front_and_keeper_killed_in_the_same_instant_200_times(scene: Scene, tier: str) -> None:
     for _ in range(200):
         kill_both(scene, tier)
         for member in scene.members:

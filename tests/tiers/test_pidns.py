@@ -21,7 +21,9 @@ def output(scene: Scene, shell: str, *options: str, **more: object) -> str:
 
 
 def test_the_root_is_not_pid_1_and_proc_is_right(scene: Scene) -> None:
-    found = output(scene, 'echo $$; read -r pid rest < /proc/self/stat; echo $pid; cat /proc/1/comm')
+    found = output(
+        scene, "echo $$; read -r pid rest < /proc/self/stat; echo $pid; cat /proc/1/comm"
+    )
     inside, self_pid, init = found.split()
     assert int(inside) == 2
     assert int(self_pid) in range(2, 10), "/proc shows the namespace's own numbers"
@@ -38,7 +40,9 @@ def test_outside_its_pids_are_those_of_the_record(scene: Scene) -> None:
     run = scene.run("root", "--contain", "pidns")
     member = scene.member("root")
     assert run.started["root"]["pid"] == member.pid
-    assert run.started["init"]["pid"] == int(Path(f"/proc/{member.pid}/stat").read_text().split()[3])
+    assert run.started["init"]["pid"] == int(
+        Path(f"/proc/{member.pid}/stat").read_text().split()[3]
+    )
     member.tell("exit 3")
     run.ends(code=3)
 

@@ -7,8 +7,9 @@ The names load when they are used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lastout.lazy import lazy
 
 if TYPE_CHECKING:
     from lastout.agents.acp import Acp
@@ -46,11 +47,4 @@ _HOMES = {
     "agent": "registry",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import the module that a public name lives in, the first time that it is asked for (PEP
-    562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lastout.agents' has no attribute {name!r}")
-    return getattr(import_module("lastout.agents." + home), name)
+__getattr__, __dir__ = lazy("lastout.agents", _HOMES)

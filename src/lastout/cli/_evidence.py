@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -16,24 +15,9 @@ from lastout.cli._complete import run_ids
 from lastout.evidence.claims import Claim, Story
 from lastout.evidence.words import sentence
 
-__all__ = ["JSON", "RUN", "STATE", "document", "local", "moment", "paragraphs", "plain", "record"]
+__all__ = ["RUN", "document", "local", "moment", "paragraphs", "record"]
 
-STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RUN = click.argument("run", metavar="RUN", shell_complete=run_ids)
-
-
-@contextlib.contextmanager
-def plain() -> Iterator[None]:
-    """Errors as one line, not as a traceback; a closed pipe as an end."""
-    from lastout.evidence.find import NoSuchRun
-
-    try:
-        yield
-    except BrokenPipeError:
-        raise SystemExit(1) from None
-    except (NoSuchRun, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 def record(run: str, state: str | None) -> Path:

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from lastout.cli._job_words import JOB, JSON, STATE, job_of, plain, say_json
+from lastout.cli._job_words import JOB, job_of, say_json
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.jobs.store import open_jobs
 
 __all__ = ["COMMANDS"]

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastout.cli._job_words import (
-    JOB,
-    JSON,
-    STATE,
-    event_line,
-    job_of,
-    plain,
-    say_json,
-    since,
-    story,
-    verdict,
-    visible,
-)
+from lastout.cli._job_words import JOB, event_line, job_of, say_json, since, story, verdict, visible
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.cli._tables import columns
 from lastout.jobs.store import open_jobs
 

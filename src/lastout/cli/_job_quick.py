@@ -35,7 +35,7 @@ def submit(arguments: list[str]) -> bool:
         state = how.pop("state", None)
         job = open_jobs(state).submit(Command(words, **how))
     except (JobsError, OSError, ValueError) as error:
-        from lastout.cli._job_words import said
+        from lastout.cli._plain import said
 
         os.write(2, f"Error: {said(error)}\n".encode(errors="surrogateescape"))
         sys.exit(1)

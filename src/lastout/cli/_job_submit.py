@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lastout.cli._job_words import JSON, STATE, plain, say_json, verdict
+from lastout.cli._job_words import say_json, verdict
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.jobs.spec import KEEP, AgentTurn, Command
 from lastout.jobs.store import open_jobs
 

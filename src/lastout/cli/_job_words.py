@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lastout.jobs.errors import JobsError
 from lastout.jobs.store import open_jobs
 
 if TYPE_CHECKING:
@@ -23,12 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOB",
-    "JSON",
-    "STATE",
     "event_line",
     "job_of",
-    "plain",
-    "said",
     "say_json",
     "since",
     "story",
@@ -47,8 +42,6 @@ def _ids(context: click.Context, parameter: click.Parameter, typed: str) -> list
     return []
 
 
-STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 JOB = click.argument("job", metavar="JOB", shell_complete=_ids)
 
 
@@ -57,25 +50,6 @@ def visible(text: object) -> str:
     from lastout.evidence.words.parts import visible as shown
 
     return shown(text)
-
-
-@contextlib.contextmanager
-def plain() -> Iterator[None]:
-    """Our own errors and the system's as one line; a closed pipe as an end."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise SystemExit(1) from None
-    except (JobsError, OSError, ValueError) as error:
-        raise click.ClickException(said(error)) from error
-
-
-def said(error: Exception) -> str:
-    """An error as one line."""
-    if isinstance(error, OSError) and error.strerror and not isinstance(error, JobsError):
-        where = f"{error.filename}: " if error.filename else ""
-        return visible(where + error.strerror)
-    return visible(str(error))
 
 
 def job_of(word: str, state: str | None) -> Job:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 
 import click
 
 from lastout.cli._tables import age, columns
-from lastout.errors import LastoutError
-from lastout.evidence.words.parts import visible
 from lastout.identity import Alive, ProcessIdentity, still_alive
 from lastout.leases import locks
 from lastout.leases.model import Lease
@@ -21,19 +17,7 @@ from lastout.recovery.case import Case
 from lastout.sole_writer import open_store
 from lastout.state import locate
 
-__all__ = ["JSON", "STATE", "age", "case_of", "columns", "held", "plain_errors", "process", "store"]
-
-STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-@contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
-    """Our own errors and the system's as one line, not as a traceback."""
-    try:
-        yield
-    except (LastoutError, OSError, ValueError) as error:
-        raise click.ClickException(visible(error)) from error
+__all__ = ["age", "case_of", "columns", "held", "process", "store"]
 
 
 def store(state: str) -> Store | None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from lastout.cli._options import STATE
+from lastout.cli._plain import plain
+
 __all__ = ["command"]
 
 
@@ -24,7 +27,7 @@ __all__ = ["command"]
 )
 @click.option("--sandbox", metavar="MODE", help="Codex: read-only, workspace-write, ...")
 @click.option("--program", metavar="PATH", help="The agent's program, where it is not on PATH.")
-@click.option("--state", metavar="DIR", help="The state directory.")
+@STATE
 def command(
     agent: str,
     key: str | None,
@@ -53,7 +56,6 @@ def command(
 
     from lastout.agents.registry import agent as adapter_by_name
     from lastout.cli._chat_loop import Chat
-    from lastout.errors import LastoutError
     from lastout.here import working_directory
     from lastout.host.host import open_host
 
@@ -72,10 +74,7 @@ def command(
                 await conversation.configure(**changes)
             status.append(await Chat(conversation).run())
 
-    try:
+    with plain():
         anyio.run(talk)
-    except (LastoutError, OSError, ValueError) as error:
-        plain = isinstance(error, OSError) and not error.filename and error.strerror
-        raise click.ClickException(plain or str(error)) from error
     # A thread may still wait for a line of the terminal: it holds nobody up.
     os._exit(status[0] if status else 1)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lastout.cli._leases import JSON, STATE, plain_errors
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 
 if TYPE_CHECKING:
     from lastout.doctor.finding import Finding
@@ -38,7 +39,7 @@ def command(verbose: bool, as_json: bool, state: str | None) -> None:
     """
     from lastout.doctor.report import examine
 
-    with plain_errors():
+    with plain():
         report = examine(state)
     if as_json:
         click.echo(json.dumps(report.to_json()))

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from lastout.cli._options import STATE
+from lastout.cli._plain import plain
+
 __all__ = ["command"]
 
 
@@ -18,7 +21,7 @@ __all__ = ["command"]
     metavar="PATH",
     help="Serve any number of clients on a UNIX socket, instead of stdin and stdout.",
 )
-@click.option("--state", metavar="DIR", help="The state directory.")
+@STATE
 @click.option(
     "--idle",
     type=click.FloatRange(min=0),
@@ -63,7 +66,6 @@ def command(
     """
     import anyio
 
-    from lastout.errors import LastoutError
     from lastout.host.host import open_host
     from lastout.host.server import serve_socket, serve_stdio
 
@@ -76,10 +78,8 @@ def command(
             else:
                 await serve_socket(host, path)
 
-    try:
+    with plain():
         anyio.run(serve)
-    except (LastoutError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
     sys.stdout.flush()
     # The threads that wait out an earlier agent, and were abandoned by the quit, hold nobody up.
     os._exit(0)

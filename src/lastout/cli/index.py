@@ -8,7 +8,9 @@ import time
 
 import click
 
-from lastout.cli._evidence import JSON, RUN, STATE, plain, record
+from lastout.cli._evidence import RUN, record
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 
 __all__ = ["command"]
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from lastout.cli._leases import JSON, STATE, columns, plain_errors, process, store
+from lastout.cli._leases import columns, process, store
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.evidence import journal
 from lastout.evidence.events import Note
 from lastout.evidence.words.parts import visible
@@ -39,7 +41,7 @@ def list_leases(everything: bool, as_json: bool, state: str | None) -> None:
       lastout lease list
       lastout lease list --all --json
     """
-    with plain_errors():
+    with plain():
         found = store(locate(state))
         leases = [
             lease for lease in (found.leases() if found else []) if everything or not lease.free
@@ -74,7 +76,7 @@ def list_leases(everything: bool, as_json: bool, state: str | None) -> None:
 @STATE
 def show(key: str, limit: int, as_json: bool, state: str | None) -> None:
     """Show a key: who holds it, on what evidence it was released last, and its history."""
-    with plain_errors():
+    with plain():
         found = _store(state)
         stored = found.get(key)
         entries = found.history(key, limit)
@@ -120,7 +122,7 @@ def release(key: str, reason: str, state: str | None) -> None:
     """
     from lastout.cli.stop import _user
 
-    with plain_errors():
+    with plain():
         found = _store(state)
         stored = found.get(key)
         if stored is None or (stored.lease.free and stored.doubt is None):

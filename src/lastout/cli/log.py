@@ -9,7 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from lastout.cli._evidence import JSON, STATE, local, moment, plain
+from lastout.cli._evidence import local, moment
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.evidence.index import Index, Row
 from lastout.evidence.summary import STATES
 from lastout.evidence.words import visible

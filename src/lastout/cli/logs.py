@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
-from lastout.cli._evidence import RUN, STATE, plain, record
+from lastout.cli._evidence import RUN, record
+from lastout.cli._options import STATE
+from lastout.cli._plain import plain
 
 __all__ = ["command"]
 

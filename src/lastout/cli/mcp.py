@@ -8,11 +8,14 @@ from importlib.util import find_spec
 
 import click
 
+from lastout.cli._options import STATE
+from lastout.cli._plain import plain
+
 __all__ = ["command"]
 
 
 @click.command("mcp")
-@click.option("--state", metavar="DIR", help="The state directory.")
+@STATE
 @click.option(
     "--by",
     metavar="LABEL",
@@ -59,13 +62,10 @@ def command(state: str | None, by: str | None, depth: int, max_depth: int) -> No
 
     import anyio
 
-    from lastout.errors import LastoutError
     from lastout.mcp.server import serve
 
-    try:
+    with plain():
         anyio.run(lambda: serve(state=state, by=by, depth=depth, max_depth=max_depth))
-    except (LastoutError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
     sys.stdout.flush()
     # Threads that wait for a disk hold nobody up.
     os._exit(0)

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from lastout.cli._leases import JSON, STATE, age, columns, held, plain_errors, store
+from lastout.cli._leases import age, columns, held, store
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.evidence.words.parts import command_line
 from lastout.identity import Alive, still_alive
 from lastout.leases.model import Lease
@@ -40,7 +42,7 @@ def command(watch: bool, as_json: bool, state: str | None) -> None:
       lastout ps --watch
       lastout ps --json | jq '.runs[].run'
     """
-    with plain_errors():
+    with plain():
         where = locate(state)
         if not watch:
             click.echo("\n".join(_lines(where, as_json)))

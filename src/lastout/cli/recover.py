@@ -7,7 +7,9 @@ import sys
 
 import click
 
-from lastout.cli._leases import JSON, STATE, case_of, held, plain_errors, store
+from lastout.cli._leases import case_of, held, store
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.evidence.words.parts import visible
 from lastout.leases import locks
 from lastout.recovery import case as cases
@@ -46,7 +48,7 @@ def command(names: tuple[str, ...], dry_run: bool, as_json: bool, state: str | N
       lastout recover my-conversation
       lastout recover --dry-run
     """
-    with plain_errors():
+    with plain():
         where = locate(state)
         todo = [case_of(state, name) for name in names] or _all(where)
         records = [one.record for one in todo if one.record] if names else runs.records(where)

@@ -213,9 +213,10 @@ def _announce(run: str, record: str | None) -> bytes:
 
 
 def _fail(error: Exception) -> NoReturn:
-    text = str(error)
+    from lastout.errors import in_words
+
+    text = in_words(error)
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         text += "; --state DIR names another state directory, --no-record does without a record"
     os.write(2, b"lastout run: " + text.encode(errors="surrogateescape") + b"\n")
     sys.exit(USAGE)

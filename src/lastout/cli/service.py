@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
 
 import click
 
-from lastout.cli._leases import JSON, STATE, columns
+from lastout.cli._leases import columns
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.cli._services import (
     detail,
     document,
@@ -21,21 +22,9 @@ from lastout.cli._services import (
     told,
 )
 from lastout.errors import LastoutError
-from lastout.evidence.words.parts import visible
 from lastout.state import locate
 
 __all__ = ["command"]
-
-
-@contextlib.contextmanager
-def _plain() -> Iterator[None]:
-    try:
-        yield
-    except (LastoutError, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.strerror and not isinstance(error, LastoutError):
-            where = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(visible(where + error.strerror)) from error
-        raise click.ClickException(visible(error)) from error
 
 
 def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -120,7 +109,7 @@ def add(
     """
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         owner = open_services(state)
         made = owner.add(
             name, argv, cwd=cwd, env=_environment(pairs), user=user, group=group, timeout=timeout,
@@ -167,7 +156,7 @@ def start(
     from lastout.services.errors import StillWaiting
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         services = open_services(state)
         if not wait:
             begun = services.start(name, new=new, request=request)
@@ -207,7 +196,7 @@ def status(name: str, activation: str | None, as_json: bool, state: str | None) 
     """
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         found = open_services(state).status(name, activation)
     if as_json:
         click.echo(json.dumps(detail(found)))
@@ -228,7 +217,7 @@ def list_(as_json: bool, state: str | None) -> None:
     """
     from lastout.services.store import Status, open_services
 
-    with _plain():
+    with plain():
         services = open_services(state)
         found = services.statuses()
         serving = services.serving()
@@ -266,7 +255,7 @@ def stop(
     """
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         done = open_services(state).stop(name, reason=reason, token=token, now_=now)
     click.echo(json.dumps(document(done)) if as_json else f"{name} {done.activation}: {done.why}")
 
@@ -284,7 +273,7 @@ def log(name: str, activation: str | None, state: str | None) -> None:
     """
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         path = open_services(state).output(name, activation)
         sys.stdout.flush()
         try:
@@ -308,7 +297,7 @@ def remove(name: str, token: str | None, state: str | None) -> None:
     """
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         open_services(state).remove(name, token=token)
 
 
@@ -332,7 +321,7 @@ def serve(detach: bool, quit_: bool, as_json: bool, state: str | None) -> None:
     """
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         where = locate(state)
         if quit_:
             process = open_services(where).quit()
@@ -368,7 +357,7 @@ def unit_stopped(name: str, state: str | None) -> None:
     """What a unit of systemd executes at its end: publishes what became of it."""
     from lastout.services.store import open_services
 
-    with _plain():
+    with plain():
         open_services(state).unit_ended(name)
 
 

@@ -10,7 +10,9 @@ import sys
 
 import click
 
-from lastout.cli._leases import JSON, STATE, case_of, plain_errors, store
+from lastout.cli._leases import case_of, store
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 from lastout.evidence import journal
 from lastout.evidence.events import Note
 from lastout.recovery.act import Result, recover
@@ -39,7 +41,7 @@ def command(name: str, now: bool, reason: str | None, as_json: bool, state: str 
       lastout stop my-conversation --reason "wrong branch"
       lastout stop my-conversation --now
     """
-    with plain_errors():
+    with plain():
         case = case_of(state, name)
         _note(case, now, reason)
         result = recover(case, asker=Asker(stop=True), store=store(locate(state)), now=now)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lastout.cli._evidence import STATE, plain
+from lastout.cli._options import STATE
+from lastout.cli._plain import plain
 
 __all__ = ["command"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastout.cli._evidence import JSON, STATE
+from lastout.cli._options import JSON, STATE
 
 if TYPE_CHECKING:
     from lastout.web.server import Served

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastout.cli._evidence import JSON, RUN, STATE, document, paragraphs, plain, record
+from lastout.cli._evidence import RUN, document, paragraphs, record
+from lastout.cli._options import JSON, STATE
+from lastout.cli._plain import plain
 
 if TYPE_CHECKING:
     from lastout.evidence.journal import Contents

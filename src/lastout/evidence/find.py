@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from lastout.errors import LastoutError
 from lastout.state import locate
 
 __all__ = ["NoSuchRun", "directories", "find", "records", "records_in"]
@@ -13,7 +14,7 @@ __all__ = ["NoSuchRun", "directories", "find", "records", "records_in"]
 _SUFFIX = ".jsonl"
 
 
-class NoSuchRun(LookupError):
+class NoSuchRun(LastoutError, LookupError):
     """No run, or more than one, is meant by what was given."""
 
 

@@ -10,8 +10,9 @@ The names load when they are used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lastout.lazy import lazy
 
 if TYPE_CHECKING:
     from lastout.agents.dialogue import Options
@@ -47,27 +48,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "IDLE": "host.bounds",
-    "QUIT": "host.bounds",
-    "Conversation": "host.conversation",
-    "Found": "host.recovered",
-    "Host": "host.host",
-    "HostError": "host.errors",
-    "Message": "host.message",
-    "NoQuestion": "host.errors",
-    "NotOffered": "host.errors",
-    "NotStarted": "host.errors",
-    "Options": "agents.dialogue",
-    "OtherAgent": "host.errors",
-    "StillRunning": "host.errors",
-    "open_host": "host.host",
+    "IDLE": "bounds",
+    "QUIT": "bounds",
+    "Conversation": "conversation",
+    "Found": "recovered",
+    "Host": "host",
+    "HostError": "errors",
+    "Message": "message",
+    "NoQuestion": "errors",
+    "NotOffered": "errors",
+    "NotStarted": "errors",
+    "Options": "lastout.agents.dialogue",
+    "OtherAgent": "errors",
+    "StillRunning": "errors",
+    "open_host": "host",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import the module that a public name lives in, the first time that it is asked for (PEP
-    562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lastout.host' has no attribute {name!r}")
-    return getattr(import_module("lastout." + home), name)
+__getattr__, __dir__ = lazy("lastout.host", _HOMES)

@@ -12,7 +12,7 @@ used.
 
 from __future__ import annotations
 
-from importlib import import_module
+from lastout.lazy import lazy
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -101,16 +101,4 @@ _HOMES = {
     "recover": "recovered",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import the module of a public name, the first time that it is asked for (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lastout.jobs' has no attribute {name!r}")
-    value = getattr(import_module("lastout.jobs." + home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy("lastout.jobs", _HOMES)

@@ -9,7 +9,7 @@ import signal
 from lastout import identity
 from lastout.jobs import door, inbox, layout, reading, route, sentences
 from lastout.jobs.desk import Desk
-from lastout.jobs.result import Result
+from lastout.jobs.result import nothing_ran
 from lastout.jobs.spec import Spec
 from lastout.jobs.work import Cancel
 
@@ -49,17 +49,7 @@ def _while_it_waits(state: str, spec: Spec, request: Cancel) -> bool:
         desk = Desk(state, spec)
         try:
             desk.publish(
-                Result(
-                    version=0,
-                    job="",
-                    turn=1,
-                    final=True,
-                    failed=True,
-                    why=request.reason,
-                    ended_by=request.by,
-                    reason=f"{sentences.cancelled(request.by)}; {sentences.NEVER_STARTED}",
-                    remaining_count=0,
-                )
+                nothing_ran(request.reason, sentences.never_started(request.by), request.by, turn=1)
             )
         finally:
             desk.close()

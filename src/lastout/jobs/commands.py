@@ -8,13 +8,13 @@ import subprocess
 import time
 from typing import Final
 
-from lastout.errors import LastoutError
+from lastout.errors import LastoutError, in_words
 from lastout.evidence.events import Event, StopBegan
 from lastout.graces import resolve
 from lastout.jobs import bare, conclude, feed, held, layout, sentences
 from lastout.jobs.capture import Capture
 from lastout.jobs.desk import Desk
-from lastout.jobs.result import HeldLock, Result
+from lastout.jobs.result import HeldLock, Result, nothing_ran
 from lastout.jobs.spec import Command
 from lastout.jobs.supervised import Supervised, closed_quietly
 from lastout.jobs.work import Cancel
@@ -45,7 +45,7 @@ def run(desk: Desk, kept: bare.Kept, taken_up: bare.TakenUp | None = None) -> No
     work = desk.spec.work
     assert isinstance(work, Command)
     if taken_up is None and (cancel := _cancelled(desk)) is not None:
-        desk.publish(_never_started(cancel))
+        desk.publish(nothing_ran(cancel.reason, sentences.never_started(cancel.by), cancel.by))
         return
     watched = _Watched(desk, work, kept)
     try:
@@ -55,7 +55,7 @@ def run(desk: Desk, kept: bare.Kept, taken_up: bare.TakenUp | None = None) -> No
             watched.take_up(taken_up)
     except (LastoutError, OSError, ValueError) as error:
         watched.close()
-        desk.publish(_not_started(error))
+        desk.publish(nothing_ran("not-started", sentences.not_started(in_words(error))))
         return
     try:
         result = watched.until_over()
@@ -313,36 +313,3 @@ class _Watched:
 
 def _cancelled(desk: Desk) -> Cancel | None:
     return next((one for one in desk.requests() if isinstance(one, Cancel)), None)
-
-
-def _never_started(cancel: Cancel) -> Result:
-    return Result(
-        version=0,
-        job="",
-        turn=0,
-        final=True,
-        failed=True,
-        why=cancel.reason,
-        ended_by=cancel.by,
-        reason=f"{sentences.cancelled(cancel.by)}; {sentences.NEVER_STARTED}",
-        remaining_count=0,
-    )
-
-
-def _not_started(error: Exception) -> Result:
-    return Result(
-        version=0,
-        job="",
-        turn=0,
-        final=True,
-        failed=True,
-        why="not-started",
-        reason=sentences.not_started(_said(error)),
-        remaining_count=0,
-    )
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)

@@ -19,7 +19,7 @@ from lastout.evidence.events import (
 from lastout.jobs import sentences
 from lastout.jobs.result import HeldLock, Process, Result, Why
 from lastout.jobs.work import Cancel
-from lastout.outcome import Outcome, decide
+from lastout.outcome import Outcome
 
 __all__ = ["killed_locks", "lost", "names", "of_command"]
 
@@ -129,11 +129,6 @@ def names(events: Iterable[Event]) -> dict[int, str]:
         if isinstance(event, Leftovers | Listed):
             found |= {one.pid: one.name for one in event.members}
     return found
-
-
-def outcome_of(events: Iterable[Event], run: str, record: str | None) -> Outcome:
-    """What a record proves."""
-    return decide(events, run=run, record=record)
 
 
 def _why(outcome: Outcome, lines: list[Event], cancel: Cancel | None) -> tuple[Why, str | None]:

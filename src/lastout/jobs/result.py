@@ -8,7 +8,7 @@ import msgspec
 
 from lastout.identity import ProcessIdentity
 
-__all__ = ["HeldLock", "Output", "Process", "Result", "Why"]
+__all__ = ["HeldLock", "Output", "Process", "Result", "Why", "nothing_ran"]
 
 Why = Literal["completion", "timeout", "abort", "shutdown", "runner-lost", "not-started"]
 
@@ -121,3 +121,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def returncode(self) -> int | None:
         """As in subprocess: the exit code, or minus the signal; None where nobody knows."""
         return self.code if self.signal is None else -self.signal
+
+
+def nothing_ran(why: Why, reason: str, by: str | None = None, *, turn: int = 0) -> Result:
+    """The end of a job of which nothing was ever started."""
+    return Result(
+        version=0,
+        job="",
+        turn=turn,
+        final=True,
+        failed=True,
+        why=why,
+        ended_by=by,
+        reason=reason,
+        remaining_count=0,
+    )

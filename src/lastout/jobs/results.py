@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from lastout.durable import replace, written
+from lastout.durable import replace, sync_write, written
 from lastout.jobs import layout, sentences
 from lastout.jobs.result import Result
 
@@ -21,17 +21,9 @@ RESERVED: Final = 16 << 10
 
 def set_aside(directory: str) -> None:
     """Make sure that a result can be written later. Raises OSError."""
+    # Really written: then a flush of the result has no new block to account for.
     path = os.path.join(directory, layout.RESERVE)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        # Really written: then a flush of the result has no new block to account for.
-        written(fd, b"\0" * RESERVED)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        raise
-    finally:
-        os.close(fd)
+    sync_write(path, b"\0" * RESERVED, durable=False, new=False)
 
 
 def put_result(directory: str, result: Result) -> None:

@@ -18,13 +18,14 @@ from types import FrameType
 from typing import Final
 
 from lastout import state as states
+from lastout.errors import in_words
 from lastout.evidence.watch import Watch
 from lastout.identity import take
 from lastout.jobs import bare, door, layout, queue, reading, recovered, route, sentences
 from lastout.jobs.desk import Desk
 from lastout.jobs.errors import JobsError
 from lastout.jobs.queue import Entry
-from lastout.jobs.result import Process, Result
+from lastout.jobs.result import Process, Result, nothing_ran
 from lastout.jobs.spec import Command, Spec
 
 __all__ = ["main"]
@@ -144,7 +145,9 @@ class Runner:
                 queue.begin(self.state, entry)
                 desk.claim(states.new_run() if plain else None)
             except OSError as error:
-                self._publish(desk, _failed(sentences.not_started(str(error)), "not-started"))
+                self._publish(
+                    desk, nothing_ran("not-started", sentences.not_started(in_words(error)))
+                )
                 return
             if self._asked_to_end is not None:
                 desk.shut_down(self._asked_to_end)
@@ -212,10 +215,3 @@ class Runner:
             self._desk.shut_down(by)
         else:
             sys.exit(0)  # between two jobs; the kernel gives the slot back
-
-
-def _failed(reason: str, why: str) -> Result:
-    return Result(
-        version=0, job="", turn=0, final=True, failed=True, reason=reason,
-        why=why, remaining_count=0,  # type: ignore[arg-type]
-    )  # fmt: skip

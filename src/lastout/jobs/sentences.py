@@ -6,7 +6,6 @@ from typing import Final
 
 __all__ = [
     "ASKER_GONE",
-    "CANCELLED_QUEUED",
     "NEVER_STARTED",
     "NO_ROUTE",
     "RUNNER_GONE",
@@ -19,13 +18,12 @@ __all__ = [
     "ended",
     "ended_with",
     "left",
-    "lost_locks",
     "name_taken",
+    "never_started",
     "newer",
     "no_answer",
     "no_choice",
     "no_messages",
-    "no_output_kept",
     "no_result",
     "no_such_job",
     "not_ended",
@@ -45,7 +43,6 @@ __all__ = [
 ASKER_GONE: Final = "the death of its asker"
 RUNNER_GONE: Final = "its runner is gone; whoever waits for it, or the next runner, ends it"
 RUNNER_LOST: Final = "its runner was lost (killed, or it crashed)"
-CANCELLED_QUEUED: Final = "it was cancelled before it was started"
 NEVER_STARTED: Final = "nothing had been started"
 NO_ROUTE: Final = (
     "this process belongs to a run of lastout, whose end would end the job too, and nobody outside "
@@ -172,6 +169,11 @@ def stopped(by: str | None) -> str:
     return f"it was stopped: {by}" if by else "it was stopped"
 
 
+def never_started(by: str | None) -> str:
+    """For a cancel of what had not begun."""
+    return f"{cancelled(by)}; {NEVER_STARTED}"
+
+
 def cancelled(by: str | None) -> str:
     """For a cancel."""
     return f"it was cancelled by {by}" if by else "it was cancelled"
@@ -207,16 +209,6 @@ def still_running(job: str, seconds: float) -> str:
 def short_of_room(why: str) -> str:
     """For a result that did not fit."""
     return f"some of it was left out: {why}"
-
-
-def no_output_kept(why: str) -> str:
-    """For output that could not be kept."""
-    return f"output could not be kept: {why}"
-
-
-def lost_locks(count: int) -> str:
-    """For locks of those that were killed."""
-    return f"{count} kernel lock{'s' if count > 1 else ''} held by what was killed"
 
 
 def turn_raised(error: BaseException) -> str:

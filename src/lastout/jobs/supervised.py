@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from lastout.evidence.events import Event, Started, StopBegan
+from lastout.evidence.events import Event, Started
 from lastout.graces import HEARD, MARGIN
 from lastout.identity import ProcessIdentity
 from lastout.link import Link
@@ -152,14 +152,6 @@ class Supervised:
     def _begin_bound(self) -> None:
         if self._ending_since is None:
             self._ending_since = time.monotonic()
-
-
-def stop_began(events: Iterable[Event]) -> StopBegan | None:
-    """The stop of a run that was one of its root, not only of leftovers."""
-    return next(
-        (one for one in events if isinstance(one, StopBegan) and one.trigger != "root-exited"),
-        None,
-    )
 
 
 def closed_quietly(fd: int) -> None:

@@ -66,7 +66,6 @@ Wait = Annotated[
         description="Seconds to wait for the end of the turn; 0 looks and returns at once.",
     ),
 ]
-Option = Annotated[str, Meta(min_length=1)]
 
 
 class Asked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

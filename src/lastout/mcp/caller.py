@@ -8,13 +8,10 @@ from typing import Any, Final
 
 from lastout.proctable import read_stat
 
-__all__ = ["DEPTH", "MAX_DEPTH", "client_process", "depth_here", "label"]
+__all__ = ["DEPTH", "client_process", "depth_here", "label"]
 
 DEPTH: Final = "LASTOUT_DEPTH"
 """How many agents stand above this one; in the environment of every job that is started here."""
-
-MAX_DEPTH: Final = 2
-"""A person's agent may ask another (1), and that one a third (2)."""
 
 _HIGHEST: Final = 64
 

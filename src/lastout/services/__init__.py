@@ -12,8 +12,9 @@ Plain files below `<state>/services`. The names load when they are used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lastout.lazy import lazy
 
 if TYPE_CHECKING:
     from lastout.services.completion import Completion
@@ -75,12 +76,4 @@ _HOMES = {
     "runner_route": "starter",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import the module of a public name, the first time that it is asked for (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lastout.services' has no attribute {name!r}")
-    value = getattr(import_module("lastout.services." + home), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy("lastout.services", _HOMES)

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lastout.lazy import lazy
 
 if TYPE_CHECKING:
     from lastout.web.keeping import AlreadyServed, PortTaken
@@ -23,11 +24,4 @@ _HOMES = {
     "serve": "server",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import the module that a public name lives in, the first time that it is asked for (PEP
-    562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lastout.web' has no attribute {name!r}")
-    return getattr(import_module("lastout.web." + home), name)
+__getattr__, __dir__ = lazy("lastout.web", _HOMES)
