@@ -207,7 +207,7 @@ def _verdict(target: Target, sweep: Sweep, empty: bool, told: _Told) -> Verdict:
         return Verdict(UNPROVEN, "not-the-supervisor", root is Alive.NO)
     if gone and not sweep.unverified:
         return Verdict(KILLED, "root-gone" if not sweep.signalled else "forced", True)
-    if sweep.delivered_to_root and not sweep.refused:
+    if sweep.delivered_to_root and not sweep.refused and not sweep.unverified:
         return Verdict(KILLED, "forced", False)
     how = "not-delivered" if sweep.refused else "cannot-tell"
     return Verdict(UNPROVEN, how, {Alive.NO: True, Alive.YES: False}.get(root))

@@ -12,7 +12,7 @@
  *   [silent  clone, no exit signal     [sibling  clone with CLONE_PARENT
  *   [pidns   in a new pid namespace
  *
- *   setsid setpgid subreaper         ignore (TERM, INT, HUP)   ignore=SIG,...
+ *   setsid setpgid subreaper no-deathsig  ignore (TERM, INT, HUP)   ignore=SIG,...
  *   term=exit:N                      end with N on SIGTERM
  *   term=clean:MS:N                  on SIGTERM note "cleaning", work MS, note "cleaned", end
  *   note=SIG,...                     note each arrival
@@ -161,6 +161,7 @@ char **step(char **token, char **end)
 	if (!strcmp(t, "setsid")) setsid();
 	else if (!strcmp(t, "setpgid")) setpgid(0, 0);
 	else if (!strcmp(t, "subreaper")) prctl(PR_SET_CHILD_SUBREAPER, 1);
+	else if (!strcmp(t, "no-deathsig")) prctl(PR_SET_PDEATHSIG, 0);
 	else if (!strcmp(t, "ignore")) ignore_signals("TERM,INT,HUP");
 	else if (!strcmp(t, "null")) to_null();
 	else if (!strcmp(t, "hello")) hello();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from harness.forcing import ROLES, RUDE, forced_line, stop_both, target, untouch
 from harness.harm import hold, lose_both
 from harness.kernels import needs_inodes
 from harness.run import Run
-from lastout import identity, sweep
+from lastout import identity, sweep, tree
 from lastout.forced import Target, force
 from lastout.pause import Pause
 from lastout.proctable import read_stat
@@ -96,9 +97,13 @@ def without_inodes(aim: Target) -> Target:
     return replace(aim, **{name: replace(getattr(aim, name), inode=0) for name in names})
 
 
-def adopted(scene: Scene) -> tuple[Run, Target]:
+def no_groups(fd: int, number: int) -> None:
+    raise OSError(errno.EINVAL, "a pidfd stands for one process")
+
+
+def adopted(scene: Scene, root: str = "root") -> tuple[Run, Target]:
     """A front that has lost its keeper, has the tree, and stands still."""
-    run = scene.run("root ignore [daemon escapee ignore ]", graces=(0.2, 10, 5))
+    run = scene.run(f"{root} ignore [daemon escapee ignore ]", graces=(0.2, 10, 5))
     scene.until(lambda: len(scene.all("escapee")) == len(scene.runs), "the tree")
     escapee = scene.all("escapee")[-1]
     aim = target(run)
@@ -123,8 +128,15 @@ def test_members_of_the_keepers_own_clock_tick_are_members(scene: Scene) -> None
     pytest.skip("no tree came up within the tick of its keeper")
 
 
-def test_who_may_be_the_fronts_own_is_not_killed_and_nothing_is_called_gone(scene: Scene) -> None:
-    run, aim = adopted(scene)
+@pytest.mark.parametrize("seen", ["dead-already", "killed-by-the-step"])
+def test_who_may_be_the_fronts_own_is_not_killed_and_nothing_is_called_gone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, seen: str
+) -> None:
+    root = "root"
+    if seen == "killed-by-the-step":  # and by a signal of its own, as before Linux 6.9
+        root = "root no-deathsig"
+        monkeypatch.setattr(tree, "signal_group", no_groups)
+    run, aim = adopted(scene, root)
     escapee = scene.all("escapee")[-1]
     blind = without_inodes(replace(aim, record=None))  # which would say that it inherited nobody
     verdict = force(replace(blind, keeper=replace(blind.keeper, start=escapee.identity.start)))
