@@ -113,6 +113,8 @@ _TABLE: list[tuple[str, str, str, str]] = [
      _CON + "a_deadline_stops_the_run_as_an_expired_lease"),
     ("tty.c", "return key || (m->kernel && m->signo == SIGWINCH)",
      "return (m->kernel && m->signo == SIGWINCH)", _TTY + "a_key_arrives_once_and_is_no_trigger"),
+    ("tty.c", "    if (root_stands_still()) {\n", "    if (true) {\n",
+     "../terminal/test_job_control.py::test_continued_before_the_front_stood_still"),
     ("control.c", "    if (!keeper_has_room()) return true;\n", "",
      _CON + "a_peer_that_never_reads_costs_the_record_nothing"),
     # ---- the ladder

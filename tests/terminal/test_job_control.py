@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.freezer import freezer
 from harness.identity import read_stat
 from harness.programs import program
 from harness.record import RecordFile
@@ -158,6 +160,44 @@ def test_a_stopped_run_is_stopped_for_good_by_its_shells_kill(shell: Shell, scen
     shell.command("kill %1; kill -CONT %1")  # dash leaves the second to its user
     scene.until(lambda: escapee.gone, "the escapee is ended")
     shell.command("wait")
+
+
+def terminal_group(pid: int) -> int:
+    """Which group has the terminal of a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[5])
+
+
+def heard(pid: int) -> bool:
+    """Whether a process has taken all its signals and waits for what comes next."""
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    pending = int(status["ShdPnd"], 16) | int(status["SigPnd"], 16)
+    return not pending and status["State"].split()[0] == "S"
+
+
+def test_continued_before_the_front_stood_still(shell: Shell, scene: Scene) -> None:
+    """Both supervisors are behind: the front hears of a stop that is over, and does not follow."""
+    shell.line(f"$LASTOUT -- {program('actor')} root note=CONT")
+    root = scene.member("root")
+    begun = started(scene)
+    front, keeper = begun["front"]["pid"], begun["keeper"]["pid"]
+    with freezer() as fronts, freezer() as keepers:
+        fronts.freeze(front)
+        shell.key("C-z")
+        root.wait_state("T")
+        scene.hub.look(lambda: heard(keeper), "the keeper has seen it")
+        keepers.freeze(keeper)
+        root.signal(signal.SIGCONT)
+        scene.until(lambda: root.notes, "the root runs again")
+        fronts.thaw()
+        scene.hub.look(lambda: terminal_group(front) == front, "the front has looked at the stop")
+        scene.hub.look(lambda: read_stat(front).state in "ST", "the front has done what it does")
+        keepers.thaw()
+    root.tell("exit 3")
+    shell.prompt()
+    assert shell.value("$?") == "3"
+    assert shell.value("$(jobs)") == ""
 
 
 def test_timeout_of_a_stopped_run(shell: Shell, scene: Scene) -> None:
