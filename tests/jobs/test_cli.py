@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.jobs import PATIENCE, Line
+from harness.pauses import stillness
 from lastout.cli._job_words import event_line
 from lastout.jobs import Jobs, feed
 from lastout.jobs.waiting import Waiting
@@ -85,6 +86,31 @@ def test_ctrl_c_cancels_and_a_kill_leaves_it_running(
     assert (status.state, status.runner_alive) == ("running", True)
     _run(store, "cancel", "--wait", "--now", status.id)
     assert store.get(status.id).result().why == "abort"
+
+
+def test_who_does_not_want_to_wait_for_the_end_of_a_cancelled_job(
+    store: Jobs, tmp_path: Path, line: Line
+) -> None:
+    script = f"echo on >{tmp_path}/said; exec sleep 600"
+    argv = _argv(store, "run", "--", "sh", "-c", script)
+    first = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    assert line() == "on"
+    (status,) = store.list()
+    assert status.runner is not None
+    stillness.ask()
+    os.kill(status.runner.pid, signal.SIGSTOP)  # so that nothing comes of a cancel
+    assert "for --wait" in _run(store, "cancel", "--timeout", "3", status.id, status=2)
+    said = _run(store, "cancel", "--wait", "--timeout", "0.1", status.id, status=124)
+    assert f"job {status.id} has no result after 0.1 s" in said
+    first.send_signal(signal.SIGINT)
+    assert first.stderr is not None
+    assert first.stderr.readline() == f"cancelling {status.id}; again leaves it to itself\n"
+    first.send_signal(signal.SIGINT)
+    _, told = first.communicate(timeout=PATIENCE)
+    assert told == f"left to itself: lastout job wait {status.id}\n"
+    assert first.returncode == 128 + signal.SIGINT
+    os.kill(status.runner.pid, signal.SIGCONT)
+    assert store.get(status.id).wait(PATIENCE).why == "abort"
 
 
 def test_usage_and_limits(store: Jobs) -> None:

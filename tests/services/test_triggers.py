@@ -261,6 +261,23 @@ def test_the_command_line(state, serve, work):
     assert lastout("start", "job").returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["add", "x", "--timeout", "0", "--", "true"], "--timeout"),
+        (["add", "x", "--keep", "0", "--", "true"], "--keep"),
+        (["start", "x", "--wait", "--timeout", "-1"], "--timeout"),
+        (["start", "x", "--timeout", "5"], "--timeout is for --wait"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(tmp_path, words, told):
+    argv = [*LASTOUT, *words[:1], "--state", str(tmp_path), *words[1:]]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, "a mistake of the call, found before anything else"
+    assert told in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_completions_are_kept_up_to_the_number(services, serve, work, wait_bound):
     serve()
     services.add("job", work.quick(), keep=2)

@@ -1,4 +1,4 @@
-"""`lastout job cancel|message|answer|remove|serve|limit`."""
+"""`lastout job cancel|message|answer|remove|prune|serve|limit`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lastout.cli._job_words import JOB, job_of, say_json
+from lastout.cli._job_words import JOB, job_of, say_json, waited
 from lastout.cli._options import JSON, STATE
 from lastout.cli._plain import plain
 from lastout.jobs.store import open_jobs
@@ -27,18 +27,32 @@ def _user() -> str:
 @JOB
 @click.option("--now", is_flag=True, help="SIGKILL at once, without the graces.")
 @click.option("--wait", "waits", is_flag=True, help="Return when it has ended.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="With --wait: no longer than this; then the exit status is 124.",
+)
 @click.option("--by", metavar="WHO", help="Who asks, for the result (default: your login).")
 @JSON
 @STATE
 def cancel(
-    job: str, now: bool, waits: bool, by: str | None, as_json: bool, state: str | None
+    job: str,
+    now: bool,
+    waits: bool,
+    timeout: float | None,
+    by: str | None,
+    as_json: bool,
+    state: str | None,
 ) -> None:
     """End a job: politely, then completely. One that waits in the queue never starts."""
+    if timeout is not None and not waits:
+        raise click.UsageError("--timeout is for --wait")
     with plain():
         found = job_of(job, state)
         asked = found.cancel(by=by or _user(), grace=0 if now else None)
         if waits:
-            found.wait()
+            waited(found, timeout)
         if as_json:
             say_json({"job": found.id, "asked": asked, "ended": found.status().ended})
         elif not asked:
@@ -105,6 +119,48 @@ def remove(jobs: tuple[str, ...], untaken: bool, state: str | None) -> None:
             job_of(word, state).remove(untaken=untaken)
 
 
+@click.command("prune")
+@click.option("--older-than", metavar="AGE", help="What ended longer ago, like 30d, 12h.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="All but the newest N.")
+@click.option("--untaken", is_flag=True, help="Also when nobody has taken the result.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@JSON
+@STATE
+def prune(
+    older_than: str | None,
+    keep: int | None,
+    untaken: bool,
+    dry_run: bool,
+    as_json: bool,
+    state: str | None,
+) -> None:
+    """Delete ended jobs that are too old or too many, with their output.
+
+    What has not ended stays, and so does a result that nobody has taken. The records of their runs
+    have a policy of their own (lastout index prune).
+
+    \b
+    Examples:
+      lastout job prune --older-than 30d --dry-run
+      lastout job prune --keep 1000 --untaken
+    """
+    from lastout.evidence.retention import parse_age
+
+    if older_than is None and keep is None:
+        raise click.UsageError("say what is too much: --older-than or --keep")
+    with plain():
+        age = None if older_than is None else parse_age(older_than)
+        found = open_jobs(state).prune(age, keep, untaken=untaken, dry_run=dry_run)
+    if as_json:
+        say_json({"removed": found.removed, "kept": found.kept, "dry_run": dry_run})
+        return
+    verb = "would be removed" if dry_run else "removed"
+    count = len(found.removed)
+    click.echo(f"{count} job{'' if count == 1 else 's'} {verb}")
+    for why in found.kept.values():
+        click.echo(f"stays: {why}")
+
+
 @click.command("serve")
 @click.option("--inside", is_flag=True, help="Also below a run; the jobs end with it then.")
 @STATE
@@ -139,4 +195,4 @@ def limit(number: int | None, as_json: bool, state: str | None) -> None:
             click.echo(store.limit)
 
 
-COMMANDS = {one.name or "": one for one in (cancel, message, answer, remove, serve, limit)}
+COMMANDS = {one.name or "": one for one in (cancel, message, answer, remove, prune, serve, limit)}

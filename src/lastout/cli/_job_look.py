@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lastout.cli._job_words import JOB, event_line, job_of, say_json, since, story, verdict, visible
+from lastout.cli._job_words import (
+    JOB,
+    event_line,
+    job_of,
+    say_json,
+    since,
+    story,
+    verdict,
+    visible,
+    waited,
+)
 from lastout.cli._options import JSON, STATE
 from lastout.cli._plain import plain
 from lastout.cli._tables import columns
@@ -139,11 +149,7 @@ def wait(
 ) -> None:
     """Wait until a job has its result. Exit status: 0 done, 1 failed, 124 not within the time."""
     with plain():
-        try:
-            result = job_of(job, state).wait(timeout, turn)
-        except TimeoutError as error:
-            click.echo(f"lastout job: {error}", err=True)
-            sys.exit(124)
+        result = waited(job_of(job, state), timeout, turn)
     _tell(result, as_json)
 
 

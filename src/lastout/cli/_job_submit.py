@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,8 @@ def run(as_json: bool, state: str | None, **how: Any) -> None:
     """Submit a job, show its output as it comes, and take its result.
 
     It is a job like any other: killed, this command leaves it running (`lastout job list`).
-    Ctrl-C cancels it. Exit status: the command's code, 128 and the signal that ended it, 124 after
-    the timeout; 1 for what failed otherwise.
+    Ctrl-C cancels it; a second one does not wait for its end. Exit status: the command's code, 128
+    and the signal that ended it, 124 after the timeout; 1 for what failed otherwise.
 
     \b
     Examples:
@@ -94,9 +95,13 @@ def run(as_json: bool, state: str | None, **how: Any) -> None:
         try:
             result = watch(job, quiet=as_json)
         except KeyboardInterrupt:
-            click.echo(f"cancelling {job.id}; again leaves it to itself", err=True)
-            job.cancel(by="Ctrl-C")
-            result = job.wait()
+            try:
+                click.echo(f"cancelling {job.id}; again leaves it to itself", err=True)
+                job.cancel(by="Ctrl-C")
+                result = job.wait()
+            except KeyboardInterrupt:
+                click.echo(f"left to itself: lastout job wait {job.id}", err=True)
+                sys.exit(128 + signal.SIGINT)
         taken = job.take(f"lastout job run, pid {os.getpid()}, {job.id}", result.turn)
     _tell(job, taken, as_json)
 

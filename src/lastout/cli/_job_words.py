@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ __all__ = [
     "story",
     "verdict",
     "visible",
+    "waited",
 ]
 
 
@@ -55,6 +57,15 @@ def visible(text: object) -> str:
 def job_of(word: str, state: str | None) -> Job:
     """The job that a person means."""
     return open_jobs(state).get(word)
+
+
+def waited(job: Job, timeout: float | None, turn: int | None = None) -> Result:
+    """The result once it is there; when the time is over first, that is said and the status 124."""
+    try:
+        return job.wait(timeout, turn)
+    except TimeoutError as error:
+        click.echo(f"lastout job: {error}", err=True)
+        sys.exit(124)
 
 
 def say_json(value: Any) -> None:

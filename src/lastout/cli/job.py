@@ -15,6 +15,7 @@ _HOMES = {
     "list": "_job_look",
     "log": "_job_look",
     "message": "_job_act",
+    "prune": "_job_act",
     "remove": "_job_act",
     "result": "_job_look",
     "run": "_job_submit",

@@ -37,6 +37,7 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
     return []
 
 
+_SECONDS = click.FloatRange(min=0, min_open=True)
 _NAME = click.argument("name", shell_complete=_names)
 
 
@@ -62,7 +63,7 @@ def command() -> None:
 )
 @click.option("--user", metavar="USER", help="The account it runs as (root only).")
 @click.option("--group", metavar="GROUP", help="Its group, where it is not the account's own.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Its deadline, from the start.")
+@click.option("--timeout", type=_SECONDS, metavar="SECONDS", help="Its deadline, from the start.")
 @click.option("--result", metavar="FILE", help="Copy each completion record there.")
 @click.option("--budget", default="default", metavar="NAME", help="Graces of its stop, by preset.")
 @click.option(
@@ -77,7 +78,13 @@ def command() -> None:
     default="auto",
     help="Who runs it: systemd where it is running, else the service process of `serve`.",
 )
-@click.option("--keep", default=20, show_default=True, help="How many activations are kept.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many activations are kept.",
+)
 @click.option("--replace", is_flag=True, help="Give a service another definition.")
 @click.option("--token", metavar="TOKEN", help="The owner's token, to replace from inside a run.")
 @JSON
@@ -129,7 +136,9 @@ def add(
 @command.command("start")
 @_NAME
 @click.option("--wait", is_flag=True, help="Wait for the completion; the status is its outcome.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Wait no longer than this.")
+@click.option(
+    "--timeout", type=_SECONDS, metavar="SECONDS", help="With --wait: no longer than this."
+)
 @click.option("--new", is_flag=True, help="Refuse where one is running, instead of joining it.")
 @click.option("--request", metavar="ID", help="Your name for this request; a retry starts nothing.")
 @JSON
@@ -156,6 +165,8 @@ def start(
     from lastout.services.errors import StillWaiting
     from lastout.services.store import open_services
 
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout is for --wait")
     with plain():
         services = open_services(state)
         if not wait:

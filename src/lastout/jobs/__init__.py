@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from lastout.jobs.feed import FeedEvent
     from lastout.jobs.job import Job
+    from lastout.jobs.pruning import Pruned
     from lastout.jobs.recovered import Recovered, recover
     from lastout.jobs.result import HeldLock, Output, Process, Result
     from lastout.jobs.spec import AgentTurn, Command, Spec
@@ -61,6 +62,7 @@ __all__ = [
     "Output",
     "OwnershipFailed",
     "Process",
+    "Pruned",
     "Question",
     "Recovered",
     "Result",
@@ -92,6 +94,7 @@ _HOMES = {
     "Output": "result",
     "OwnershipFailed": "errors",
     "Process": "result",
+    "Pruned": "pruning",
     "Question": "status",
     "Recovered": "recovered",
     "Result": "result",

@@ -228,8 +228,11 @@ class Job:
 
         return cancel(self.state, self.spec, Cancel(reason=reason, by=by, grace=grace))
 
-    def remove(self, *, untaken: bool = False) -> None:
-        """Delete an ended job. Raises JobBusy, and NotTaken unless `untaken`."""
+    def remove(self, *, untaken: bool = False, dry_run: bool = False) -> None:
+        """Delete an ended job; with `dry_run` only see whether that would be done.
+
+        Raises JobBusy, and NotTaken unless `untaken`.
+        """
         import shutil
 
         from lastout.jobs import door, queue, turns_open
@@ -245,6 +248,8 @@ class Job:
                         raise JobBusy(sentences.not_ended(self.id))
                     if not untaken and set(self._turns()) - set(taken(self.directory)):
                         raise NotTaken(sentences.not_taken(self.id))
+                    if dry_run:
+                        return
                     # Whoever opened the lock before finds the state's end, or nothing.
                     half = layout.job_directory(self.state, layout.HALF + self.id)
                     os.rename(self.directory, half)

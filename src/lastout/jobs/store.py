@@ -17,6 +17,7 @@ from lastout.jobs.status import State, Status
 from lastout.state import locate
 
 if TYPE_CHECKING:
+    from lastout.jobs.pruning import Pruned
     from lastout.jobs.recovered import Recovered
 
 __all__ = ["Jobs", "open_jobs"]
@@ -112,6 +113,23 @@ class Jobs:
         """
         door.set_limit(self.state, number)
         route.start_runners(self.state)
+
+    def prune(
+        self,
+        older_than: float | None = None,
+        keep: int | None = None,
+        *,
+        untaken: bool = False,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Delete what ended more than `older_than` seconds ago, and all but the newest `keep`.
+
+        Never deleted: what has not ended, and, unless `untaken`, what has a result that nobody has
+        taken. With `dry_run` nothing is. Raises ValueError without a limit.
+        """
+        from lastout.jobs.pruning import prune
+
+        return prune(self, older_than, keep, untaken=untaken, dry_run=dry_run)
 
     def recover(self) -> Sequence[Recovered]:
         """End what lost its runner, publish what became of it, and start runners that are due."""
