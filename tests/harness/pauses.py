@@ -41,6 +41,11 @@ class Stillness:
             self._socket.set_inheritable(False)
         self._asked = _GO
 
+    @property
+    def needed(self) -> bool:
+        """Whether there is somebody who stops processes, and continues them."""
+        return self._socket is not None
+
     def ask(self, *, quiet: bool = False) -> None:
         """Returns when everybody runs again, and nobody will be stopped; nor frozen, if `quiet`."""
         word = _QUIET if quiet else _STILL
