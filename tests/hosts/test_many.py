@@ -58,13 +58,15 @@ def test_no_thread_and_only_the_descriptors_that_are_documented(
     assert after == "0"
 
 
+@pytest.mark.still
 def test_an_owner_of_many_idle_runs_is_never_woken(tmp_path: Path) -> None:
     program = """
         import anyio, sys, lastout
 
         def switches():
             lines = open("/proc/self/status").read().splitlines()
-            return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+            (told,) = [line for line in lines if line.startswith("voluntary_ctxt_switches")]
+            return int(told.split()[1])
 
         async def main():
             async with lastout.open_process(["cat"], state=sys.argv[1]) as one:
@@ -80,8 +82,9 @@ def test_an_owner_of_many_idle_runs_is_never_woken(tmp_path: Path) -> None:
 
         anyio.run(main)
     """
-    # One for the timer of this program itself; the scheduler of a busy machine adds a few.
-    assert int(run(program, str(tmp_path))[0]) < 10
+    # One for the timer of this program itself. Those that a busy machine takes it off its processor
+    # for are counted elsewhere.
+    assert int(run(program, str(tmp_path))[0]) < 5
 
 
 def test_the_limit_is_named_before_anything_starts(tmp_path: Path) -> None:

@@ -96,8 +96,9 @@ def traced(pid: int) -> bool:
 @pytest.mark.parametrize("kind", [lastout.open_process, lastout.open_terminal])
 def test_the_event_loop_ends_in_the_window(kind: Callable[..., object], tmp_path: Path) -> None:
     """Held at most for the bound, whoever still looks; and the run is over afterwards."""
+    seconds = 0.1
     for _ in range(LOOP):
-        observer = lastout.ExitObserver(0.1)
+        observer = lastout.ExitObserver(seconds)
         kept: list[object] = []
 
         async def main(observer: lastout.ExitObserver, kept: list[object]) -> None:
@@ -108,8 +109,12 @@ def test_the_event_loop_ends_in_the_window(kind: Callable[..., object], tmp_path
                 asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
                 await asyncio.sleep(60)
 
-        with pytest.raises(asyncio.CancelledError):
-            asyncio.run(main(observer, kept))
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                asyncio.run(main(observer, kept))
+        except lastout.OpportunityExpired:  # this test itself was held up for so long
+            seconds *= 2
+            continue
         process = kept[0]
         assert isinstance(process, lastout.Process)
         assert process.outcome is not None
