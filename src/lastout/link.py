@@ -36,7 +36,7 @@ class Link:
         self._pidfd = pidfd
         self._follower = Follower()
         self.ended = False
-        """The supervisors have closed the socket: no more lines will come."""
+        """The supervisors, or we, have closed the socket: no more lines will come."""
         self.front_gone = False
         self.front_status: int | None = None
         """The front's exit code, or minus its signal, where nobody has taken it away."""
@@ -55,8 +55,10 @@ class Link:
         return also is None or any(fd != also[0] for fd, _ in ready)
 
     def read(self) -> list[Event]:
-        """The events that have come, without waiting."""
+        """The events that have come, without waiting; none after `close`."""
         events: list[Event] = []
+        if self._pidfd < 0:
+            return events
         # Asked first: what the front wrote before its end is in the socket by then, and is read
         # below. The other way round a last line could come in between and be missed.
         if not self.front_gone and self._front_ended():
@@ -100,6 +102,7 @@ class Link:
 
     def close(self) -> None:
         """Close everything: to the supervisor that is its owner's hang-up."""
+        self.ended = True
         self._socket.close()
         pidfd, self._pidfd = self._pidfd, -1
         if pidfd >= 0:

@@ -14,6 +14,7 @@ import pytest
 
 from harness.identity import Identity
 from harness.jobs import PATIENCE, runners_end
+from harness.pauses import stillness
 from lastout import identity
 from lastout.evidence.watch import Watch
 from lastout.identity import take
@@ -192,8 +193,11 @@ def test_both_supervisors_are_killed_and_the_runner_with_them(store: Jobs, tmp_p
     assert runner is not None
     assert known.front is not None
     assert known.keeper is not None
-    for pid in (runner.pid, known.front.pid, known.keeper.pid):
-        os.kill(pid, signal.SIGKILL)
+    # Together: whoever is left for a moment begins to clean up.
+    stillness.ask()
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (runner.pid, known.front.pid, known.keeper.pid):
+            os.kill(pid, number)
     result = job.wait(PATIENCE)
     # The root died with its keeper. What it had detached has nobody any more who could find it,
     # so nobody says that it is gone.

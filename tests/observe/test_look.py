@@ -223,6 +223,7 @@ async def test_a_stop_works_in_the_window(opened: Opener) -> None:
             assert outcome.stop == lastout.Stop("requested", "user", "the test")
 
 
+@pytest.mark.quiet  # the longest look there is would be over
 async def test_the_look_takes_no_time_from_a_stop_under_way(opened: Opener, tmp_path: Path) -> None:
     """Its leftovers have their grace after the look, however long that took."""
     for _ in range(5):  # each takes the whole of a grace

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 from pathlib import Path
 
 import anyio
 import pytest
 
 import lastout
+from lastout.control import Control
 from lastout.evidence import events
 from lastout.evidence.settled import settled
 from lastout.graces import Graces
@@ -30,6 +34,22 @@ async def test_events_are_told_from_the_first_to_the_last(state: Path) -> None:
     record = settled(process.record or "")
     assert record.events == told
     assert record.problems == []
+
+
+async def test_a_closed_link_has_nothing_more_and_says_so() -> None:
+    """Closed after the last word and before the socket's end, as a block is left on a busy machine."""
+    child = subprocess.Popen(["true"])
+    ours, theirs = socket.socketpair()
+    control = Control(ours, os.pidfd_open(child.pid))
+    with theirs:  # somebody of the run still has it
+        await control.wait()
+        assert control.read() == []
+        assert control.front_gone
+        assert not control.ended
+        control.close()
+        assert control.read() == []
+        assert control.ended
+    assert (control.front_status, child.wait()) == (0, 0)
 
 
 async def test_several_can_listen_and_wait_at_once(state: Path) -> None:
