@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import resource
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +54,82 @@ def connected(services) -> socket.socket:
         link.connect(path)
     link.settimeout(30)
     return link
+
+
+def test_clients_that_hold_every_descriptor_cost_only_themselves(services, serve, work, wait_bound):
+    server = serve()
+    services.add("job", work.quick())
+    pid = server.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    most = len(os.listdir(f"/proc/{pid}/fd")) + 8
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+    with contextlib.ExitStack() as idle:
+        for _ in range(3 * most):
+            idle.enter_context(connected(services))
+        assert services.serving(), "who asks something is heard"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        _, done = services.run("job", timeout=wait_bound)
+    assert not done.failed
+    assert server.process.poll() is None
+
+
+def test_without_a_descriptor_for_the_first_client_it_listens_again(
+    services, serve, work, wait_bound
+):
+    server = serve()
+    services.add("job", work.quick())
+    pid = server.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    held = set(map(int, os.listdir(f"/proc/{pid}/fd")))
+    most = next(number for number in range(len(held) + 1) if number not in held)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+    with connected(services) as link:
+        link.sendall(b'{"do": "ping"}\n')
+        log = select.poll()
+        log.register(link, select.POLLIN)
+        assert not log.poll(1200), "it cannot be accepted"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert json.loads(link.recv(4096))["ok"]
+    _, done = services.run("job", timeout=wait_bound)
+    assert not done.failed
+
+
+def test_a_removed_and_made_again_service_has_one_step_at_a_time(services, work):
+    services.add("job", work.quick())
+    waits, enters = threading.Event(), threading.Event()
+    inside: list[str] = []
+
+    def second() -> None:
+        with layout.alone(services.state, "job", 30):
+            inside.append("second")
+            enters.set()
+
+    opened = layout._open_steps
+
+    def told(state: str, name: str) -> int:
+        fd = opened(state, name)
+        waits.set()
+        return fd
+
+    thread = threading.Thread(target=second)
+    with pytest.MonkeyPatch.context() as patch:
+        with layout.alone(services.state, "job"):
+            patch.setattr(layout, "_open_steps", told)
+            thread.start()
+            waits.wait(30)  # it has the file of the service that is removed now
+            patch.undo()
+            shutil.rmtree(layout.service_directory(services.state, "job"))
+            services.add("job", work.quick())
+            third = os.open(
+                os.path.join(layout.service_directory(services.state, "job"), "steps"),
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+            )
+            fcntl.flock(third, fcntl.LOCK_EX)
+        # The lock of the removed file is free now, and that of the new one is not.
+        assert not enters.wait(0.5)
+        os.close(third)
+    thread.join(30)
+    assert inside == ["second"]
 
 
 def test_bad_clients_are_told_so_and_nobody_else_notices(services, serve, work, wait_bound):

@@ -18,6 +18,13 @@ _MODIFY, _MOVED_TO, _CREATE, _ONLYDIR = 0x2, 0x80, 0x100, 0x01000000
 _GONE, _OVERFLOW, _IGNORED = 0x40 | 0x200, 0x4000, 0x8000  # moved away or deleted
 _EVENT = struct.Struct("=iIII")
 _LOOK_EVERY_S = 0.5
+_MONOTONIC = 1
+
+
+class _Times(ctypes.Structure):
+    """struct itimerspec: the interval and the first expiry, each in seconds and nanoseconds."""
+
+    _fields_ = (("every", ctypes.c_long * 2), ("first", ctypes.c_long * 2))
 
 
 class Watch:
@@ -34,13 +41,18 @@ class Watch:
         self._libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
         if self._libc is not None and hasattr(self._libc, "inotify_init1"):
             self.descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._ticks = False
+        if self._libc is not None and self.descriptor < 0:
+            # The user's instances are used up (128, mostly): a clock says when to look.
+            self.descriptor = _clock(self._libc)
+            self._ticks = self.descriptor >= 0
 
     def add(self, directory: str) -> bool:
         """Watch a directory too; whether it is a new one. Raises OSError where it cannot be."""
         if directory in self._watched:
             return False
         number = -1
-        if self.descriptor >= 0 and self._libc is not None:
+        if self.descriptor >= 0 and self._libc is not None and not self._ticks:
             path = os.fsencode(directory)
             number = self._libc.inotify_add_watch(self.descriptor, path, self._mask)
             if number < 0:
@@ -79,7 +91,10 @@ class Watch:
 
     def changed(self) -> set[str] | None:
         """The paths that the news are about; None: more than could be told, look at everything."""
-        if self.descriptor < 0:
+        if self.descriptor < 0 or self._ticks:
+            if self._ticks:
+                with contextlib.suppress(OSError):
+                    os.read(self.descriptor, 8)
             return None
         paths: set[str] = set()
         everything = False
@@ -121,3 +136,12 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _clock(libc: ctypes.CDLL) -> int:
+    """A descriptor that is readable every now and then (timerfd_create(2)), or -1."""
+    fd: int = libc.timerfd_create(_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+    if fd >= 0:
+        every = (0, int(_LOOK_EVERY_S * 1e9))
+        libc.timerfd_settime(fd, 0, ctypes.byref(_Times(every, every)), None)
+    return fd

@@ -111,24 +111,41 @@ def alone(state: str, name: str, seconds: float = STEP_BOUND) -> Iterator[None]:
 
     Raises NoSuchService, and Busy when somebody else's step is not over in time.
     """
+    due = time.monotonic() + seconds
+    while True:
+        fd = _open_steps(state, name)
+        try:
+            while not _locked(fd):
+                if time.monotonic() >= due:
+                    raise Busy(sentences.busy(name, seconds))
+                time.sleep(_AGAIN_EVERY)
+            # The service may have been removed meanwhile, and another made with a file of its own.
+            if _is_there(fd, state, name):
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def _open_steps(state: str, name: str) -> int:
+    path = os.path.join(service_directory(state, name), "steps")
     try:
-        fd = os.open(
-            os.path.join(service_directory(state, name), "steps"),
-            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-            0o600,
-        )
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileNotFoundError:
         raise NoSuchService(sentences.no_service(name)) from None
+
+
+def _locked(fd: int) -> bool:
     try:
-        due = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= due:
-                    raise Busy(sentences.busy(name, seconds)) from None
-            time.sleep(_AGAIN_EVERY)
-        yield
-    finally:
-        os.close(fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
+
+
+def _is_there(fd: int, state: str, name: str) -> bool:
+    try:
+        found = os.stat(os.path.join(service_directory(state, name), "steps"))
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))

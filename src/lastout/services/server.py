@@ -37,6 +37,7 @@ _STEP: Final = 2.0
 _REFUSED: Final = (LastoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError)
 _MOST_CLIENTS: Final = 128
 _LONGEST_WAIT: Final = 320.0
+_DEAF: Final = 1.0  # seconds without new clients where no descriptor is to be had
 
 
 class _Client:
@@ -62,7 +63,10 @@ class Server:
         self._waits: dict[tuple[str, str], float] = {}
         """How long it was waited for last: longer each time, since nobody may ever mend it."""
         self._said: dict[str, str] = {}
+        self._listens_at: float | None = None
+        """When clients are accepted again, where that was not possible."""
         self._ended = False
+        self._me = identity.take(os.getpid()).to_record()
         layout.make(state)
         self._lock = os.open(
             os.path.join(layout.services_directory(state), "serve.lock"),
@@ -95,7 +99,8 @@ class Server:
             self._close()
 
     def _round(self) -> None:
-        due = min(self._due.values(), default=None)
+        again = () if self._listens_at is None else (self._listens_at,)
+        due = min((*self._due.values(), *again), default=None)
         if due is None:
             gc.collect()  # nothing waits for us: what a step has left is given back first
         wait = None if due is None else max(0.0, due - time.monotonic()) * 1000
@@ -110,6 +115,9 @@ class Server:
             elif fd in self._clients:
                 self._serve(self._clients[fd], events)
         at = time.monotonic()
+        if self._listens_at is not None and self._listens_at <= at:
+            self._listens_at = None
+            self._poll.register(self._listener, select.POLLIN)
         for name, one in [key for key, moment in self._due.items() if moment <= at]:
             self._step(name, one)
 
@@ -133,12 +141,12 @@ class Server:
         try:
             with layout.alone(self.state, name, _STEP):
                 found, pidfd = begin.start(self.state, name, one)
+            self._watch(name, one, found, pidfd)
         except (OSError, LastoutError) as error:
             self._say(f"{name} {one}", error)
             if isinstance(error, OSError | Busy):  # what is damaged or newer stays so
                 self._again(name, one)
             return None
-        self._watch(name, one, found, pidfd)
         if (name, one) not in self._due:
             self._waits.pop((name, one), None)
             self._said.pop(f"{name} {one}", None)
@@ -184,15 +192,25 @@ class Server:
     # --- clients ---------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        try:
             link, _ = self._listener.accept()
-            link.setblocking(False)
-            _, uid = wire.peer_of(link)
-            if uid not in (0, os.getuid()) or len(self._clients) >= _MOST_CLIENTS:
-                link.close()
-                return
-            self._clients[link.fileno()] = _Client(link)
-            self._poll.register(link, select.POLLIN)
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:  # no descriptor is left, or no memory
+            self._say("a client", error)
+            if self._clients:
+                self._hang_up(next(iter(self._clients.values())))  # who has been there the longest
+            else:
+                self._poll.unregister(self._listener)
+                self._listens_at = time.monotonic() + _DEAF
+            return
+        link.setblocking(False)
+        _, uid = wire.peer_of(link)
+        if uid not in (0, os.getuid()) or len(self._clients) >= _MOST_CLIENTS:
+            link.close()
+            return
+        self._clients[link.fileno()] = _Client(link)
+        self._poll.register(link, select.POLLIN)
 
     def _serve(self, client: _Client, events: int) -> None:
         try:
@@ -226,11 +244,10 @@ class Server:
             case "start":
                 return self._start(client, request)
             case "ping":
-                me = identity.take(os.getpid())
-                return {"ok": True, "process": me.to_record(), "watched": len(self._live)}
+                return {"ok": True, "process": self._me, "watched": len(self._live)}
             case "quit":
                 self._ended = True
-                return {"ok": True, "process": identity.take(os.getpid()).to_record()}
+                return {"ok": True, "process": self._me}
             case "runner":
                 self._start_runner()
                 return {"ok": True}
