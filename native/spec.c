@@ -270,6 +270,8 @@ void spec_parse(struct spec *s, int argc, char **argv)
     if (i >= argc || !argv[i][0]) bail(EXIT_NOT_STARTED, "no command: lastout-supervisor [OPTIONS] -- CMD [ARG...]");
     s->argv = argv + i;
     s->argc = argc - i;
+    for (int k = 0; k < s->nmasks; k++)      /* off by one it would be written down in clear */
+        if (s->masks[k] >= s->argc) bail(EXIT_NOT_STARTED, "--mask %d: the command has arguments 0 to %d", s->masks[k], s->argc - 1);
     if ((s->lock != NULL) != (s->epoch >= 0)) bail(EXIT_NOT_STARTED, "--lock and --epoch go together");
     if (s->contain == CONTAIN_PIDNS && s->leftovers_wait)
         bail(EXIT_NOT_STARTED, "--leftovers wait does not go with --contain pidns: the namespace's init reaps them unseen");

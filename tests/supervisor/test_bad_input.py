@@ -51,6 +51,7 @@ REFUSED = {
     "uid": (["--uid", "root"], "root"),
     "groups": (["--groups", "1,x"], "x"),
     "mask": (["--mask", "first"], "first"),
+    "mask of nothing": (["--mask", "99"], "--mask 99: the command has arguments 0 to "),
     "record in no directory": (["--record", "/nowhere/at/all.jsonl"], "/nowhere/at/all.jsonl"),
     "record is a directory": (["--record", "/tmp"], "/tmp"),
     "record is a device": (["--record", "/dev/null/x"], "/dev/null/x"),
