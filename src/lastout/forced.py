@@ -179,7 +179,7 @@ def _record_differs(target: Target, told: _Told) -> tuple[str, str] | None:
     from lastout.evidence.events import Forced, Started
 
     try:
-        contents = journal.read(target.record or "")
+        contents = journal.read(target.record or "", target.run)
     except OSError as error:
         return "record-unreadable", str(error)
     started = next((event for event in contents.events if isinstance(event, Started)), None)

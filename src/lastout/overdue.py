@@ -37,7 +37,7 @@ def settle(facts: Sequence[Event], *, run: str, record: str | None) -> Outcome:
     started = _started(facts)
     if started is None:
         return decide(facts, run=run, record=record)
-    written = _written(record)
+    written = _written(record, started.run)
     seen = {(event.source, event.seq) for event in facts}
     more = [event for event in written if (event.source, event.seq) not in seen]
     known = sorted([*facts, *more], key=lambda event: event.boottime_ns)
@@ -84,11 +84,11 @@ async def _keeper_ends(started: Started, deadline: float) -> None:
         os.close(fd)
 
 
-def _written(record: str | None) -> Sequence[Event]:
+def _written(record: str | None, run: str) -> Sequence[Event]:
     """The lines of the record; the last ones may still be on their way to the disk."""
     if record is None:
         return ()
     try:
-        return settled(record, MARGIN).events
+        return settled(record, MARGIN, run).events
     except OSError:
         return ()

@@ -17,10 +17,11 @@ from harness.programs import command as program_command
 from harness.writers import kill
 from lastout import identity, sole_writer
 from lastout.evidence import journal
-from lastout.evidence.events import Note
+from lastout.evidence.events import Note, Started
 from lastout.identity import ProcessIdentity
 from lastout.leases import model
 from lastout.leases.model import Holder
+from lastout.recovery import runs
 from lastout.verdict import Verdict
 
 LASTOUT = [sys.executable, "-m", "lastout"]
@@ -119,6 +120,40 @@ def test_a_second_run_can_wait_for_its_turn(shell: Shell) -> None:
     assert second["run"] != first["run"]
     assert second["epoch"] == first["epoch"] + 1
     assert shell.json("ps")["waiting"] == []
+
+
+def test_an_end_in_a_record_is_not_the_end_of_the_next_run_in_it(shell: Shell) -> None:
+    """`--record` appends: the last word of the first run must not free the second one's key."""
+    record = str(shell.directory / "both.jsonl")
+    assert shell("run", "--record", record, "--key", "k", "--", "true").returncode == 0
+    second = shell.background("--record", record, "--key", "k", *QUICK, "--", "sleep", "60")
+    while Path(record).read_text().count('"event":"started"') < 2:
+        assert second.poll() is None
+    third = shell("run", "--key", "k", "--", "echo", "never")
+    assert (third.returncode, third.stdout) == (125, "")
+    assert "lastout stop k" in third.stderr
+    [lease] = shell.json("lease list")
+    looked = runs.look(record)
+    assert (looked.run, looked.state) == (lease["holder"]["run"], "running")
+    stopped = shell("stop", "k")
+    assert stopped.returncode == 0, stopped.stderr
+    assert runs.look(record).state == "over"
+    last = journal.read(record)
+    assert {event.run for event in last.events} == {looked.run}
+    [other] = last.others
+    assert len([e for e in journal.read(record, other).events if isinstance(e, Started)]) == 1
+
+
+def test_an_end_in_a_record_is_not_the_end_of_an_earlier_run_in_it(shell: Shell) -> None:
+    record = str(shell.directory / "both.jsonl")
+    shell.background("--record", record, "--key", "k", *QUICK, "--", "sleep", "60")
+    while not Path(record).exists() or '"event":"started"' not in Path(record).read_text():
+        assert shell.running[-1].poll() is None
+    assert shell("run", "--record", record, "--key", "other", "--", "true").returncode == 0
+    third = shell("run", "--key", "k", "--", "echo", "never")
+    assert (third.returncode, third.stdout) == (125, "")
+    stopped = shell("stop", "k")
+    assert (stopped.returncode, "exited" in stopped.stdout) == (0, True), stopped.stderr
 
 
 def test_the_front_is_the_process_that_was_started(shell: Shell) -> None:

@@ -26,6 +26,8 @@ from lastout.evidence.events import (
     Unknown,
 )
 from lastout.evidence.settled import settled
+from lastout.evidence.summary import summarise
+from lastout.evidence.why import story
 
 HEADER = {"v": 1, "run": "r", "from": "keeper", "boottime_ns": 5, "time": "2026-01-01T00:00:00Z"}
 
@@ -240,3 +242,42 @@ def test_a_record_is_for_its_user_alone(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert (tmp_path / "r.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_runs_that_were_appended_to_one_record_are_read_apart(tmp_path: Path) -> None:
+    """Numbers begin at 1 again with each run, and an end is the end of its own run."""
+    record = tmp_path / "r.jsonl"
+    for run, code in (("one", 3), ("two", 4)):
+        argv = supervisor.command(["sh", "-c", f"exit {code}"], record=record, run=run)
+        assert subprocess.run(argv, stdin=subprocess.DEVNULL).returncode == code
+        settled(record, run=run)
+        assert journal.append(record, Note, run, text=run).seq == 1
+    begun = next(one for one in record.read_bytes().splitlines() if b'"run":"two"' in one)
+    whole = record.read_bytes()
+    record.write_bytes(whole[: whole.index(begun) + len(begun) + 1])
+    last, first = journal.read(record), journal.read(record, "one")
+    assert [(one.run, type(one)) for one in last.events] == [("two", Started)]
+    assert (last.others, last.final) == (("one",), None), "the end is the other run's"
+    assert {one.run for one in first.events} == {"one"}
+    assert isinstance(first.final, TreeGone)
+    assert first.duplicates == last.duplicates == 0
+    assert journal.read(record, "three").events == []
+    told = story(last)
+    assert [claim.facts["runs"] for claim in told.claims if claim.kind == "other-runs"] == [["one"]]
+    assert told.run == "two"
+    assert summarise(last).state == "open"
+
+
+def test_who_follows_a_record_waits_for_the_end_of_its_last_run() -> None:
+    follower = journal.Follower()
+    other = {**json.loads(line("stop", 1, trigger="signal")), "run": "second"}
+    gone = line("tree-gone", 1) + b"\n"
+    for data, over in (
+        (gone, True),
+        (json.dumps(other).encode() + b"\n", False),
+        (gone.replace(b'"seq": 1', b'"seq": 2'), False),  # the first one's keeper, late
+        (gone.replace(b'"r"', b'"second"').replace(b'"seq": 1', b'"seq": 2'), True),
+    ):
+        follower.feed(data)
+        assert follower.over is over
+    assert follower.duplicates == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from lastout.web.lines import Lines
 from lastout.web.plain import clean, plain
+from lastout.web.view import View
 
 
 def test_pages_of_a_hundred_thousand_lines(tmp_path: Path) -> None:
@@ -91,3 +93,20 @@ def test_a_key_that_is_no_text_can_be_sent(tmp_path: Path) -> None:
     from lastout.web.leases import _name
 
     assert _name("\udcff") == "\\udcff"
+
+
+def test_of_two_runs_in_one_record_the_later_is_shown(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl"
+    header = {"v": 1, "from": "keeper", "boottime_ns": 5, "time": "2026-01-01T00:00:00Z"}
+
+    def write(run: str, seq: int, event: str) -> str:
+        with record.open("a") as file:
+            file.write(json.dumps({**header, "run": run, "seq": seq, "event": event}) + "\n")
+        view.read()
+        return view.state
+
+    view = View(str(record))
+    assert write("one", 1, "tree-gone") == "ended"
+    assert write("two", 1, "takeover") == "starting"
+    assert write("one", 2, "tree-gone") == "starting"
+    assert write("two", 2, "tree-gone") == "ended"

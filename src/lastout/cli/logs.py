@@ -47,25 +47,22 @@ def command(run: str, follow: bool, number: int | None, only_path: bool, state: 
 
 
 def _print(path: Path, file: FileIO, follow: bool, number: int | None) -> None:
-    from lastout.evidence.events import Event, Failed, Refused, TreeGone
     from lastout.evidence.journal import Follower
     from lastout.evidence.watch import Watch
 
     follower = Follower()
-    over = False
     with Watch() as watch:
         watch.add(str(path.resolve().parent))  # before the first look, or news could be missed
         data = file.readall()
         shown = data if number is None else _last(data, number)
         while True:
-            found = [one for one in follower.feed(data) if isinstance(one, Event)]
-            over = over or any(isinstance(one, TreeGone | Refused | Failed) for one in found)
+            follower.feed(data)
             sys.stdout.buffer.write(shown)
             sys.stdout.buffer.flush()
             if not follow:
                 return
             while not (data := file.readall()):
-                if over:
+                if follower.over:
                     return
                 watch.wait(None)
             shown = data

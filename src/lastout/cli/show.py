@@ -74,13 +74,12 @@ def _picture(path: Path, svg: str | None, html: str | None, here: bool) -> None:
 
 
 def _lines(path: Path, follow: bool, as_json: bool) -> None:
-    from lastout.evidence.events import Failed, Refused, Started, TreeGone
+    from lastout.evidence.events import Started
     from lastout.evidence.journal import Follower, Problem
     from lastout.evidence.watch import Watch
 
     follower = Follower()
     began: int | None = None
-    over = False
     with open(path, "rb", buffering=0) as file, Watch() as watch:
         watch.add(str(path.resolve().parent))
         while True:
@@ -92,11 +91,10 @@ def _lines(path: Path, follow: bool, as_json: bool) -> None:
                     continue
                 if isinstance(one, Started) or began is None:
                     began = one.boottime_ns
-                over |= isinstance(one, TreeGone | Refused | Failed)
                 click.echo(_json(one) if as_json else _line(one, began))
             if data:
                 continue
-            if not follow or over:
+            if not follow or follower.over:
                 return
             sys.stdout.flush()
             try:

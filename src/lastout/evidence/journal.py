@@ -1,7 +1,8 @@
 """One run's record: append the owner's lines, read it back, follow it.
 
-Reading never guesses: a torn or foreign line is reported beside the events. Appending is for the
-owner's lines alone; the supervisor writes its own.
+Reading never guesses: a torn or foreign line is reported beside the events. A file that several
+runs were appended to is read as the record of one of them, the last or the one that is named.
+Appending is for the owner's lines alone; the supervisor writes its own.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ class Problem:
 
 @dataclass(slots=True)
 class Contents:
-    """What a record holds: each (source, seq) once, in the order of the file, and what could not be
-    read."""
+    """What a record holds of one run: each (source, seq) once, in the order of the file, and what
+    could not be read."""
 
     events: list[Event] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     duplicates: int = 0
+    others: tuple[str, ...] = ()
+    """The other runs that supervisors began in the same file, in that order."""
 
     @property
     def in_time_order(self) -> list[Event]:
@@ -70,13 +73,20 @@ class Contents:
 
 
 class Follower:
-    """Decodes bytes as they come, from a file or a socket; bounded memory, each line once."""
+    """Decodes bytes as they come, from a file or a socket; each line of a run once. The memory that
+    it takes is bounded for each run."""
 
     def __init__(self) -> None:
         self.duplicates = 0
+        self.runs: dict[str, None] = {}
+        """The runs of which a supervisor has written, in the order in which they began."""
+        self.last = ""
+        """The one of them that began last."""
+        self.over = False
+        """Whether nothing more is to come: the last run's end was told."""
         self._pending = b""
         self._offset = 0
-        self._seen: dict[str, _Numbers] = {}
+        self._seen: dict[tuple[str, str], _Numbers] = {}
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Event | Problem]:
@@ -116,10 +126,18 @@ class Follower:
         except NotALine as error:
             found.append(Problem("foreign", self._offset, line, str(error)))
             return
-        if self._seen.setdefault(event.source, _Numbers()).add(event.seq):
-            found.append(event)
-        else:
+        # The numbers are a run's own: the next run that is appended to the file begins at 1 again.
+        if not self._seen.setdefault((event.run, event.source), _Numbers()).add(event.seq):
             self.duplicates += 1
+            return
+        found.append(event)
+        if event.source not in SUPERVISOR:
+            return
+        if event.run not in self.runs:
+            self.runs[event.run] = None
+            self.last, self.over = event.run, False
+        if event.run == self.last:
+            self.over |= isinstance(event, Refused | Failed | TreeGone)
 
 
 class _Numbers:
@@ -144,15 +162,19 @@ class _Numbers:
         return True
 
 
-def parse(data: bytes) -> Contents:
-    """The contents of a record that is already in memory."""
-    return _collect(iter((data,)))
+def parse(data: bytes, run: str | None = None) -> Contents:
+    """The contents of a record that is already in memory; `run` as in `read`."""
+    return _collect(iter((data,)), run)
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
-    """The contents of a record. Raises OSError when the file cannot be read."""
+def read(path: str | os.PathLike[str], run: str | None = None) -> Contents:
+    """The contents of a record. Raises OSError when the file cannot be read.
+
+    `run` says whose lines are wanted, where several runs were appended to one file; by default they
+    are those of the run that began last.
+    """
     with open(path, "rb", buffering=0) as file:
-        return _collect(iter(lambda: file.read(_CHUNK), b""))
+        return _collect(iter(lambda: file.read(_CHUNK), b""), run)
 
 
 def append(path: str | os.PathLike[str], event_type: type[_E], run: str, **fields: Any) -> _E:
@@ -224,12 +246,15 @@ class Journal:
         while data := os.pread(self._fd, _CHUNK, self._offset):
             self._offset += len(data)
             for found in self._follower.feed(data):
-                if isinstance(found, Event) and found.source == self.source:
+                if isinstance(found, Event) and (found.run, found.source) == (
+                    self.run,
+                    self.source,
+                ):
                     self._last = max(self._last, found.seq)
         return self._offset > 0 and os.pread(self._fd, 1, self._offset - 1) != b"\n"
 
 
-def _collect(chunks: Iterator[bytes]) -> Contents:
+def _collect(chunks: Iterator[bytes], run: str | None) -> Contents:
     contents = Contents()
     follower = Follower()
 
@@ -244,4 +269,8 @@ def _collect(chunks: Iterator[bytes]) -> Contents:
         sort(follower.feed(chunk))
     sort(follower.finish())
     contents.duplicates = follower.duplicates
+    wanted = run if run is not None else follower.last
+    contents.others = tuple(one for one in follower.runs if one != wanted)
+    if run is not None or contents.others:
+        contents.events = [event for event in contents.events if event.run == wanted]
     return contents

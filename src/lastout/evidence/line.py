@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
-__all__ = ["SUPERVISOR", "Event", "Identity", "NotALine"]
+__all__ = ["SUPERVISOR", "Event", "Identity", "NotALine", "several_runs"]
 
 SUPERVISOR = ("front", "keeper", "guard")
 """Who writes for the supervisor; the rest of a record is by others."""
@@ -33,3 +35,8 @@ class Event(
     seq: int
     boottime_ns: int
     time: str
+
+
+def several_runs(*parts: bytes) -> bool:
+    """Whether these bytes of a record may be of more than one run, without decoding them."""
+    return len({run for part in parts for run in re.findall(rb'"run":"([^"]*)"', part)}) > 1

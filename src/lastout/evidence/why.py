@@ -63,6 +63,9 @@ def story(contents: Contents) -> Story:
     claims += traces.together(reading)
     claims += _ending(reading)
     claims += _missing(reading)
+    if contents.others:
+        facts = {"count": len(contents.others), "runs": list(contents.others[:_NAMED])}
+        claims.append(Claim("other-runs", _UNKNOWN, facts=facts, whole=True))
     began = reading.first(Started)
     told = {name for claim in claims if claim.kind.startswith("sender") for name in claim.events}
     # What the cause of the end has told already is told once.

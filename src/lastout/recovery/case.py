@@ -121,13 +121,14 @@ def read(case: Case) -> Known:
             known.max_stop = held.max_stop_ms / 1000
     _lock_file(case, known)
     if case.record is not None:
-        _record(case.record, known)
+        # A lease names its run; whoever comes with a path alone means what was begun there last.
+        _record(case.record, case.run if held is not None else None, known)
     return known
 
 
-def _record(path: str, known: Known) -> None:
+def _record(path: str, run: str | None, known: Known) -> None:
     try:
-        contents = journal.read(path)
+        contents = journal.read(path, run)
     except FileNotFoundError:
         return
     except OSError as error:

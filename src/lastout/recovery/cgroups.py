@@ -20,13 +20,15 @@ from typing import Final
 
 from lastout.evidence import journal
 from lastout.evidence.events import Contained, Event, Failed, Note, Started, TreeGone
-from lastout.evidence.line import SUPERVISOR, Identity
+from lastout.evidence.journal import Contents
+from lastout.evidence.line import SUPERVISOR, Identity, several_runs
 from lastout.graces import FORCED_STEP
 from lastout.identity import Alive, ProcessIdentity, boot_id, still_alive
 
 __all__ = ["Left", "Swept", "find", "is_removed", "sweep"]
 
 _HEAD: Final = 16 << 10  # `started` is among the first lines; its argv is bounded to 8 KiB
+_TAIL: Final = 4 << 10
 _LOOK_AGAIN: Final = 0.1
 """How often an empty cgroup is tried again that the kernel still calls busy, in seconds."""
 
@@ -73,8 +75,7 @@ def find(records: Iterable[str]) -> Iterator[Left]:
     `tree-gone` was written. Records that cannot be read are passed over."""
     for path in records:
         with contextlib.suppress(OSError):
-            if (left := _left(path)) is not None:
-                yield left
+            yield from _left(path)
 
 
 def sweep(left: Left, *, bound: float = FORCED_STEP) -> Swept:
@@ -96,11 +97,20 @@ def sweep(left: Left, *, bound: float = FORCED_STEP) -> Swept:
     return swept
 
 
-def _left(path: str) -> Left | None:
+def _left(path: str) -> Iterator[Left]:
     with open(path, "rb", buffering=0) as file:
-        if b'"contain":"cgroup"' not in file.read(_HEAD):
-            return None
-    theirs = [event for event in journal.read(path).events if event.source in SUPERVISOR]
+        head = file.read(_HEAD)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+        if b'"contain":"cgroup"' not in head and not several_runs(head, file.read(_TAIL)):
+            return
+    last = journal.read(path)
+    for contents in (*(journal.read(path, run) for run in last.others), last):
+        if (left := _of_run(path, contents)) is not None:
+            yield left
+
+
+def _of_run(path: str, contents: Contents) -> Left | None:
+    theirs = [event for event in contents.events if event.source in SUPERVISOR]
     if (made := _made(theirs)) is None or any(isinstance(event, TreeGone) for event in theirs):
         return None
     cgroup, inode = made.cgroup, made.cgroup_id

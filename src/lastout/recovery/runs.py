@@ -9,8 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lastout.evidence.events import Contained, Failed, NotALine, Refused, Started, StopBegan, decode
-from lastout.evidence.line import SUPERVISOR
+from lastout.evidence.events import (
+    Contained,
+    Failed,
+    NotALine,
+    Refused,
+    Started,
+    StopBegan,
+    decode,
+    encode,
+)
+from lastout.evidence.line import SUPERVISOR, several_runs
 from lastout.identity import Alive, ProcessIdentity, still_alive
 from lastout.recovery.supervisors import START_BOUND
 
@@ -92,7 +101,8 @@ def unfinished(state: str, extra: list[str] | None = None) -> list[Run]:
 
 
 def look(path: str) -> Run:
-    """One run: its `started` line, its last word, and whether its supervisors are alive."""
+    """One run: its `started` line, its last word, and whether its supervisors are alive. Of several
+    runs in one record, the one that began last."""
     name = os.path.basename(path).removesuffix(".jsonl")
     try:
         with open(path, "rb", buffering=0) as file:
@@ -103,6 +113,14 @@ def look(path: str) -> Run:
             written = os.fstat(file.fileno()).st_mtime
     except OSError:
         return Run(name, path, "unreadable")
+    if several_runs(head, tail):
+        from lastout.evidence import journal
+
+        try:
+            contents = journal.read(path)
+        except OSError:
+            return Run(name, path, "unreadable")
+        head = tail = b"".join(map(encode, contents.events))
     if any(word in tail for word in _LAST_WORDS) and _is_last_word(tail):
         return Run(name, path, "over")
     started, stopping = _read_head(head)

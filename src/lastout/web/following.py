@@ -79,7 +79,11 @@ class Following:
 
     def touch(self, path: str, run: str | None = None) -> None:
         """This record is new or has changed. `run` is the id of one that lies elsewhere."""
-        if path not in self._views:
+        before = self._views.get(path)
+        if before is not None and run not in (None, before.run):
+            self._remove(before)  # the next run was appended to the same file
+            before = None
+        if before is None:
             name = run or os.path.basename(path).removesuffix(_SUFFIX)
             if (not path.endswith(_SUFFIX) and run is None) or not valid_run(name):
                 return

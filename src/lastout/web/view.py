@@ -47,14 +47,18 @@ class View:
         self._forget()
 
     def _forget(self) -> None:
+        self.offset = 0
+        """How far the record was read, in bytes."""
+        self._follower = Follower()
+        self._shown = ""
+        self._clear()
+
+    def _clear(self) -> None:
         self.started: Started | None = None
         self.ladder: Ladder | None = None
         self.final: Event | None = None
         self.lost = False
         """The supervisors are gone, and no last word came."""
-        self.offset = 0
-        """How far the record was read, in bytes."""
-        self._follower = Follower()
         self._argv: tuple[str, ...] = ()
         self._first: Event | None = None
         self._last: Event | None = None
@@ -73,7 +77,14 @@ class View:
             file.seek(self.offset)
             data = file.read(SLICE)
         self.offset += len(data)
-        for found in self._follower.feed(data):
+        lines, last = self._follower.feed(data), self._follower.last
+        if last != self._shown:
+            if self._shown:
+                self._clear()  # another run was appended: what was told is not of this one
+            self._shown = last
+        for found in lines:
+            if isinstance(found, Event) and last and found.run != last:
+                continue
             if isinstance(found, Problem) or not in_place(found):
                 self._counts["problems"] += 1
             else:

@@ -105,7 +105,7 @@ class RunTrace:
         """Take in what the supervisor has written meanwhile."""
         while data := self._record.read(1 << 16):
             for one in self._follower.feed(data):
-                if isinstance(one, Event) and one.source in SUPERVISOR:
+                if isinstance(one, Event) and one.run == self.run and one.source in SUPERVISOR:
                     self._heard(one)
 
     def take(self, news: Any) -> bool:

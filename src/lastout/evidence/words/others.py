@@ -42,6 +42,13 @@ def _lines_missing(f: Facts) -> str:
     )
 
 
+@says("other-runs")
+def _other_runs(f: Facts) -> str:
+    names = ", ".join(code(visible(run)) for run in f["runs"])
+    more = ", …" if f["count"] > len(f["runs"]) else ""
+    return f"The same file has the lines of {number(f['count'], 'other run')}: {names}{more}."
+
+
 @says("unreadable")
 def _unreadable(f: Facts) -> str:
     what = "is cut off" if f["kind"] == "torn" else "is no line of a record"
