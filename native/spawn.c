@@ -165,15 +165,16 @@ pid_t start_child(pid_t parent, int *pidfd)
 void not_started(const char *step, int error)
 {
     struct board *b = run.board;
-    bool exec = !strcmp(step, "exec"), contain = strstr(step, "namespace") || strstr(step, "cgroup");
-    snprintf(b->exec_error, sizeof b->exec_error, exec ? "cannot execute '%.200s': %s" : "not started: %.200s: %s",
-             exec ? run.spec->argv[0] : step, strerror(error));
+    bool exec = !strcmp(step, "exec"), enter = !strcmp(step, "chdir"), contain = strstr(step, "namespace") || strstr(step, "cgroup");
+    snprintf(b->exec_error, sizeof b->exec_error, exec ? "cannot execute '%.200s': %s" : enter ? "cannot enter '%.200s': %s" : "not started: %.200s: %s",
+             exec ? run.spec->argv[0] : enter ? run.spec->chdir : step, strerror(error));
     line_begin("failed");
     line_str("reason", exec ? "exec" : !strcmp(step, "fork") ? "fork" : contain ? "contain" : "setup");
     line_str("step", step);
     line_int("errno", error);
     line_str("message", b->exec_error);
     line_ident("front", &b->front);
+    command_fields();
     line_end();
     b->exit_status = !exec ? EXIT_NOT_STARTED : error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
     b->final = true;

@@ -54,6 +54,7 @@ void refuse(int status, const char *event, const char *reason, int error, const 
     if (!strcmp(event, "failed")) line_int("errno", error);
     line_str("message", message);
     line_ident("front", &run.board->front);
+    command_fields();
     line_end();
     flush_lines();
     if (run.control >= 0) exit(status);  /* told there: stderr is the command's */
@@ -134,13 +135,22 @@ void line_place(void)
     line_int("pidns", stat("/proc/self/ns/pid", &ns) ? 0 : (int64_t)ns.st_ino);
 }
 
+void command_fields(void)
+{
+    char text[PATH_MAX];
+    struct utsname host;
+    argument_line(run.spec);
+    line_str("cwd", run.spec->chdir ? run.spec->chdir : getcwd(text, sizeof text));
+    line_str("host", uname(&host) ? NULL : host.nodename);
+    line_place();
+}
+
 void started_line(void)
 {
     const struct spec *s = run.spec;
     const struct board *b = run.board;
     const struct graces *g = &s->graces;
     char path[64], text[PATH_MAX];
-    struct utsname host;
     ssize_t n;
     owner_identify();
     line_begin("started");
@@ -155,16 +165,13 @@ void started_line(void)
     line_ident("front", &b->front);
     line_ident("keeper", &b->keeper);
     line_ident("root", &b->root);
-    argument_line(s);
+    command_fields();
     snprintf(path, sizeof path, "/proc/%d/exe", (int)b->root.pid);
     n = readlink(path, text, sizeof text - 1);
     if (n > 0) text[n] = 0;
     line_str("exe", n > 0 ? text : NULL);
-    line_str("cwd", s->chdir ? s->chdir : getcwd(text, sizeof text));
     line_int("uid", s->set_uid ? s->uid : getuid());
     line_int("gid", s->set_gid ? s->gid : getgid());
-    line_str("host", uname(&host) ? NULL : host.nodename);
-    line_place();
     line_int("stdin_grace_ms", g->stdin_ms);
     line_int("term_grace_ms", g->term_ms);
     line_int("observe_bound_ms", g->observe_ms);

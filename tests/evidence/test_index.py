@@ -44,7 +44,8 @@ def state(tmp_path: Path) -> Path:
 def test_rows_say_what_the_records_say(state: Path) -> None:
     put(state, f"{DAY}T100000-aaaaaa", ended(3, key="thread-1", argv=["codex", "exec"]))
     put(state, f"{DAY}T100001-bbbbbb", Record().started().killed())
-    put(state, f"{DAY}T100002-cccccc", Record().add("refused", writer="front", reason="lock"))
+    put(state, f"{DAY}T100002-cccccc", Record().add("refused", writer="front", reason="lock",
+        argv=["claude", "-p"], host="here", boot_id="b1"))  # fmt: skip
     unproven = Record().started().exited(0).add("tree-unproven", remaining=[], remaining_count=1)
     put(state, f"{DAY}T100003-dddddd", unproven)
     with Index(state) as index:
@@ -58,6 +59,7 @@ def test_rows_say_what_the_records_say(state: Path) -> None:
     assert rows["aaaaaa"].command == "codex exec"
     assert (rows["bbbbbb"].state, rows["bbbbbb"].signal) == ("open", "KILL")
     assert rows["cccccc"].state == "not-started"
+    assert (rows["cccccc"].command, rows["cccccc"].host) == ("claude -p", "here")
     assert rows["dddddd"].state == "unproven"
 
 

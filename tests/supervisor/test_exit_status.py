@@ -102,6 +102,21 @@ def test_what_is_not_there_is_127(scene: Scene) -> None:
         assert len(run.error_text().splitlines()) == 1
 
 
+def test_what_was_not_started_is_told_with_its_command_and_place(scene: Scene) -> None:
+    missing = scene.run(["no-such-command", "a=b"], "--mask", "1")
+    missing.ends(code=127)
+    told = missing.event("failed", reason="exec")
+    assert (told["argv"], told["argv_truncated"]) == (["no-such-command", "a=***"], False)
+    assert (told["cwd"], told["host"]) == (str(scene.directory), os.uname().nodename)
+    assert told["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    nowhere = scene.run("root", "--chdir", "/nowhere/at all")
+    nowhere.ends(code=125)
+    told = nowhere.event("failed", reason="setup")
+    assert told["cwd"] == "/nowhere/at all"
+    assert told["message"] == "cannot enter '/nowhere/at all': No such file or directory"
+    assert told["argv"][1] == "root"
+
+
 def test_what_cannot_be_executed_is_126(scene: Scene, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")

@@ -61,7 +61,7 @@ def test_a_newer_epoch_is_refused(scene: Scene, lock: Path) -> None:
     (lock.parent / "notes.txt").touch()
     run = scene.run("root", "--lock", str(lock), "--epoch", "9")
     run.ends(code=125)
-    run.event("refused", reason="epoch")
+    assert run.event("refused", reason="epoch")["argv"][1] == "root"
     assert not scene.all("root")
     run = scene.run("root exit=0", "--lock", str(lock.parent / "10"), "--epoch", "10")
     run.ends(code=0)

@@ -148,25 +148,30 @@ class Started(Event, frozen=True, kw_only=True, tag="started"):
     children_files: bool | None = None
 
 
-class Refused(Event, frozen=True, kw_only=True, tag="refused"):
-    """Nothing was started, because of a rule: `reason` is `owner`, `lock` or `epoch`."""
-
+class _NotStarted(Event, frozen=True, kw_only=True):
     reason: str
     message: str = ""
     front: Identity | None = None
+    argv: tuple[str, ...] = ()
+    argv_truncated: bool = False
+    cwd: str | None = None
+    host: str = ""
+    boot_id: str = ""
+    pidns: int = 0
 
 
-class Failed(Event, frozen=True, kw_only=True, tag="failed"):
+class Refused(_NotStarted, frozen=True, kw_only=True, tag="refused"):
+    """Nothing was started, because of a rule: `reason` is `owner`, `lock` or `epoch`."""
+
+
+class Failed(_NotStarted, frozen=True, kw_only=True, tag="failed"):
     """Nothing was started, because the system could not: `reason` is `fork`, `exec` or `setup`.
 
     `step` is the system call that failed.
     """
 
-    reason: str
     step: str | None = None
     errno: int = 0
-    message: str = ""
-    front: Identity | None = None
 
 
 class _Stop(Event, frozen=True, kw_only=True):

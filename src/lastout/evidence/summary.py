@@ -65,9 +65,10 @@ def summarise(contents: Contents) -> Summary:
     """The row of a record. What its lines do not say stays None."""
     reading = Reading(contents)
     started, prepared = reading.first(Started), reading.first(Prepared)
-    argv = started.argv if started else prepared.argv if prepared else ()
     began = started or (reading.events[0] if reading.events else None)
     final = reading.final
+    what = started or (final if isinstance(final, Refused | Failed) else None)
+    argv = what.argv if what else prepared.argv if prepared else ()
     ended = reading.first(RootExited)
     root = next((e for e in reading.of(Reaped) if e.who == "root"), None)
     stop, left = reading.first(StopBegan), reading.first(Leftovers)
@@ -85,8 +86,8 @@ def summarise(contents: Contents) -> Summary:
         key=started.key if started else None,
         command=command_line(argv, width=200),
         argv0=argv[0].rsplit("/", 1)[-1] if argv else "",
-        host=started.host if started else "",
-        boot_id=started.boot_id if started else "",
+        host=what.host if what else "",
+        boot_id=what.boot_id if what else "",
         front=started.front.pid if started else None,
         verdict=closed[-1].verdict if closed else None,
         code=end.code if end else None,
