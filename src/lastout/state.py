@@ -70,7 +70,8 @@ def locate(option: str | os.PathLike[str] | None = None) -> str:
         _make(path)
     except FileExistsError:
         _check(path)
-    return path
+    # What a process knows of its own grants it finds by this name: one name for one directory.
+    return os.path.realpath(path)
 
 
 def record_file(run: str, state: str) -> str:

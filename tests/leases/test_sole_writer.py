@@ -109,6 +109,23 @@ def test_two_threads_of_one_process_never_have_the_same_key(tmp_path: Path) -> N
     got[0].release()
 
 
+def test_ones_own_live_run_is_known_under_every_name_of_the_state_directory(tmp_path: Path) -> None:
+    state, link, log = tmp_path / "state", tmp_path / "link", tmp_path / "log"
+    state.mkdir()
+    link.symlink_to(state)
+    grant = acquire("k", state=state)
+    writer = launch(grant, log)
+    started = writer.wait_started()
+    assert started
+    grant.commit(started)
+    with pytest.raises(Held):
+        acquire("k", state=link)
+    assert sole_writer.open_store(link) is sole_writer.open_store(state)
+    writer.stop()
+    assert b'"event":"stop"' in Path(str(grant.record)).read_bytes()
+    assert (grant.release().kind, acquire("k", state=link).epoch) == ("exited", 2)
+
+
 def test_a_front_to_be_that_died_holds_nothing_although_its_shell_lives(tmp_path: Path) -> None:
     """`lastout run` was killed between its reservation and its lock."""
     with subprocess.Popen(["sleep", "60"]) as process:
