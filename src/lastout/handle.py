@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal as signals
 from collections.abc import AsyncIterator
-from typing import Literal
 
 import anyio
 from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, EndOfStream
@@ -20,13 +19,12 @@ from lastout.forked import register, unregister
 from lastout.graces import HEARD, MARGIN
 from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome, decide, identity_of
+from lastout.reason import Reason, check_stop
 from lastout.spawn import Spawned
 from lastout.streams import PipeReceiveStream, PipeSendStream
 from lastout.telling import Telling
 
-__all__ = ["Process", "Reason"]
-
-Reason = Literal["completion", "timeout", "abort", "shutdown", "idle", "user"]
+__all__ = ["Process"]
 
 
 class Process:
@@ -114,7 +112,7 @@ class Process:
         """Stop the run and wait for its outcome. Again, or during a stop, it changes nothing.
 
         `by` is for the record. `grace` (seconds) shortens what is left of the graces; with 0 the
-        tree gets SIGKILL at once.
+        tree gets SIGKILL at once. Raises ValueError for another reason, or a grace below 0.
         """
         self.request_stop(reason, by=by, grace=grace)
         return await self.wait()
@@ -122,10 +120,9 @@ class Process:
     def request_stop(
         self, reason: Reason = "user", *, by: str | None = None, grace: float | None = None
     ) -> None:
-        """Ask for the stop and do not wait; `wait` tells how it ended."""
+        """Ask for the stop and do not wait; `wait` tells how it ended. Raises as `stop`."""
         self._check()
-        if grace is not None and not grace >= 0:
-            raise ValueError(f"the grace must be a number of seconds from 0, not {grace!r}")
+        check_stop(reason, grace)
         self._request(reason, by, grace)
 
     def leave(self) -> Outcome:
@@ -172,9 +169,10 @@ class Process:
 
         Gives who was stopped and who remains. None when the supervisor does not do it: the run is
         ending, or it did not answer within the graces and `MARGIN`. `grace` (seconds) shortens the
-        wait between the two signals.
+        wait between the two signals. Raises ValueError as `stop`.
         """
         self._check()
+        check_stop(reason, grace)
         telling = self._telling
         async with self._stopping_others:
             telling.read()

@@ -19,12 +19,12 @@ from lastout.graces import MARGIN, Graces, resolve
 from lastout.handed import Handed
 from lastout.link import Link, front_pidfd, limit_named, pair
 from lastout.outcome import Outcome
+from lastout.reason import Reason, check_stop
 from lastout.state import new_run, record_path
 from lastout.threaded import Threaded
 from lastout.told import Told
 
 if TYPE_CHECKING:
-    from lastout.handle import Reason
     from lastout.identity import ProcessIdentity
     from lastout.observe import Look, ThreadExitObserver
 
@@ -99,9 +99,9 @@ class Popen(Threaded, subprocess.Popen[AnyStr]):
         """Stop the run and wait for its outcome, at most its bound and `MARGIN`.
 
         `by` is for the record; `grace` (seconds) shortens what is left of the graces.
+        Raises ValueError for another reason, or a grace below 0.
         """
-        if grace is not None and not grace >= 0:
-            raise ValueError(f"the grace must be a number of seconds from 0, not {grace!r}")
+        check_stop(reason, grace)
         if self.poll() is None:
             self._request(reason, by, grace)
         self.wait()

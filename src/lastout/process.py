@@ -13,9 +13,10 @@ import anyio
 
 from lastout import supervisor
 from lastout.graces import Graces, resolve
-from lastout.handle import Process, Reason
+from lastout.handle import Process
 from lastout.identity import ProcessIdentity
 from lastout.leased import commit, leased
+from lastout.reason import Reason
 from lastout.spawn import Redirection, Spawned, group_number, spawn, user_number
 from lastout.state import locate, new_run, record_file
 from lastout.supervisor import Argument

@@ -20,10 +20,11 @@ import anyio
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from anyio.lowlevel import checkpoint
 
-from lastout.handle import Process, Reason
+from lastout.handle import Process
 from lastout.outcome import Outcome
 from lastout.popen import Popen
 from lastout.process import open_process
+from lastout.reason import Reason, check_stop
 from lastout.spawn import Spawned
 from lastout.streams import PipeReceiveStream, PipeSendStream
 from lastout.supervisor import Argument
@@ -123,6 +124,7 @@ class Terminal(Process):
         The kernel sends SIGHUP to the root and to the foreground group. That stops nobody who
         ignores it, so the ladder follows at once.
         """
+        check_stop(reason)
         self.stdin.close()
         self.stdout.close()
         self.request_stop(reason, by=by)

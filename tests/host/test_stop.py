@@ -33,6 +33,17 @@ def started(event) -> bool:
     return type(event).__name__ == "CommandStarted" and "302" in event.command + "302"
 
 
+async def test_a_reason_that_no_supervisor_knows_ends_nothing(stage):
+    async with stage.host() as host:
+        chat = await host.open("k", stage.agent())
+        before = await (await chat.send("hello")).done()
+        for ask in (chat.stop, chat.finish, chat.close):
+            with pytest.raises(ValueError, match="not 'quit'"):
+                await ask(reason="quit")
+        after = await (await chat.send("hello")).done()
+        assert after.run == before.run
+
+
 @pytest.mark.parametrize("what", COMMANDS)
 async def test_after_a_stop_nobody_is_left_and_the_next_message_starts_a_fresh_agent(
     stage, until, what

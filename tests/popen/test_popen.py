@@ -61,6 +61,14 @@ def test_kill_stops_now(tmp_path: Path, popen: Start) -> None:
     assert agent.survivors() == []
 
 
+def test_a_reason_that_no_supervisor_knows_is_refused(popen: Start) -> None:
+    unknown: Any = "quit"
+    with popen(["cat"], stdin=subprocess.PIPE) as process:
+        with pytest.raises(ValueError, match="not 'quit'"):
+            process.stop(reason=unknown)
+        assert process.poll() is None
+
+
 def test_the_end_of_a_command_ends_what_it_left(tmp_path: Path, popen: Start) -> None:
     agent = RudeAgent(tmp_path)
     process = started(popen(agent.argv, stdin=-1, stdout=-1, graces=lastout.Graces(term=0.3)))

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -177,6 +178,17 @@ async def test_a_grace_that_is_none_is_refused(state: Path, grace: float) -> Non
         with pytest.raises(ValueError, match="grace"):
             await process.stop(grace=grace)
         assert await process.members()
+
+
+async def test_a_reason_that_no_supervisor_knows_is_refused(state: Path) -> None:
+    unknown: Any = "quit"
+    async with lastout.open_process(["cat"], state=state) as process:
+        for ask in (process.stop, process.stop_others):
+            with pytest.raises(ValueError, match=r"'timeout', .* not 'quit'"):
+                await ask(reason=unknown)
+        with pytest.raises(ValueError, match="not 'quit'"):
+            process.request_stop(reason=unknown)
+        assert await process.members()  # nothing was sent: nobody is stopping it
 
 
 async def test_stopping_what_has_ended_tells_how_it_ended(state: Path) -> None:

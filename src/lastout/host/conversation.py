@@ -13,7 +13,7 @@ from lastout.host import sentences
 from lastout.host.errors import HostError, NoQuestion, NotOffered, StillRunning
 from lastout.host.events import State
 from lastout.host.ledger import ENDED, Kept
-from lastout.host.live import Live, Reason
+from lastout.host.live import Live
 from lastout.host.message import Message
 from lastout.host.operation import Operation
 from lastout.host.quiet import Look, Quiet, finish, quieten
@@ -22,6 +22,7 @@ from lastout.host.recovered import settle_orphans
 from lastout.host.worker import Worker
 from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome
+from lastout.reason import Reason, check_stop
 
 __all__ = ["Conversation"]
 
@@ -130,8 +131,10 @@ class Conversation:
         """End the agent, and return what is queued; gives the verdict, None without an agent.
 
         The turn reads `interrupted`, and the next message starts a fresh agent. A second stop joins
-        the first; `now` goes straight to SIGKILL. `reason` and `by` are for the record.
+        the first; `now` goes straight to SIGKILL. `reason` and `by` are for the record. Raises
+        ValueError for another reason.
         """
+        check_stop(reason)
         self._worker.return_queue(sentences.STOPPED)
         return await self._worker.end(reason, by=by, grace=0 if now else None)
 
@@ -147,8 +150,9 @@ class Conversation:
         the agent has started is stopped, then the agent is ended.
 
         `grace` (seconds) shortens each of the waits. `look` is shown the members before they are
-        signalled.
+        signalled. Raises ValueError as `stop`, and for a grace below 0.
         """
+        check_stop(reason, grace)
         self._worker.return_queue(sentences.STOPPED)
         return await finish(self._worker, reason, by=by, grace=grace, look=look)
 
@@ -227,6 +231,7 @@ class Conversation:
 
         `deadline`, on the event loop's clock, is when to leave the agent to its supervisor.
         """
+        check_stop(reason)
         worker = self._worker
         if not worker.closed:
             worker.closed = True

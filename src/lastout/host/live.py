@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import Literal
 
 import anyio
 
@@ -28,10 +27,9 @@ from lastout.host.errors import NotStarted
 from lastout.host.events import AgentStarting
 from lastout.leases.refusals import Held, LeaseUnproven
 from lastout.outcome import Outcome
+from lastout.reason import Reason
 
-__all__ = ["Live", "Reason"]
-
-Reason = Literal["completion", "timeout", "abort", "shutdown", "idle", "user"]
+__all__ = ["Live"]
 
 
 class Live:

@@ -22,9 +22,10 @@ from lastout.evidence.events import Identity, Member, OthersStopped
 from lastout.identity import ProcessIdentity
 
 if TYPE_CHECKING:
-    from lastout.host.live import Live, Reason
+    from lastout.host.live import Live
     from lastout.host.worker import Worker
     from lastout.outcome import Outcome
+    from lastout.reason import Reason
 
 __all__ = ["Look", "Quiet", "Stopped", "finish", "quieten", "whole"]
 

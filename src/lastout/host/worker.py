@@ -35,11 +35,12 @@ from lastout.host.claims import Claims
 from lastout.host.errors import HostError, NotStarted
 from lastout.host.events import AgentEnded, AgentStarted, Moved, State, StateChanged
 from lastout.host.ledger import Kept, Ledger, LedgerFailed, MessageState
-from lastout.host.live import Live, Reason
+from lastout.host.live import Live
 from lastout.host.message import Message
 from lastout.host.operation import Operation
 from lastout.host.readers import Readers
 from lastout.outcome import Outcome
+from lastout.reason import Reason
 
 __all__ = ["Worker"]
 
