@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from dataclasses import dataclass
 
 __all__ = ["ProcessStat", "children", "parse_stat", "read_stat"]
@@ -46,17 +47,14 @@ def parse_stat(raw: bytes) -> ProcessStat:
 def read_stat(pid: int | str) -> ProcessStat:
     """Read `/proc/PID/stat`.
 
-    Raises ProcessLookupError when there is no such process, another OSError when it is unreadable.
+    Raises ProcessLookupError when there is no such process, another OSError when it is unreadable
+    (with hidepid that is also whatever we may not trace).
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return parse_stat(file.read())
     except (FileNotFoundError, ProcessLookupError):
-        if not os.path.exists("/proc/self/stat"):
-            raise PermissionError(
-                errno.EACCES, "the process table is not readable", "/proc"
-            ) from None
-        raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
+        raise _missing(pid) from None
     except ValueError as error:
         raise OSError(errno.EIO, str(error)) from error
 
@@ -72,7 +70,7 @@ def children(pid: int) -> tuple[int, ...]:
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
     except (FileNotFoundError, ProcessLookupError):
-        raise ProcessLookupError(errno.ESRCH, "no such process", str(pid)) from None
+        raise _missing(pid) from None
     for task in tasks:
         try:
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
@@ -84,6 +82,38 @@ def children(pid: int) -> tuple[int, ...]:
             if not _has_children_files():
                 return _children_by_scan(pid)
     return tuple(found)
+
+
+def _missing(pid: int | str) -> OSError:
+    """Why `/proc` has nothing of a process: it is gone, or hidden from us (hidepid, proc(5))."""
+    if not os.path.exists("/proc/self/stat"):
+        return PermissionError(errno.EACCES, "the process table is not readable", "/proc")
+    if str(pid).isdigit() and _is_hidden(int(pid)):
+        return PermissionError(errno.EACCES, "the process is hidden", f"/proc/{pid}")
+    return ProcessLookupError(errno.ESRCH, "no such process", str(pid))
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether it answers although `/proc` denies it. Raises OSError when it cannot be asked."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
+            return False
+        raise
+    try:
+        # The number may have been given away since: then `/proc` has it now, and who was meant
+        # is gone. Otherwise whoever still answers after the look was there during it.
+        if os.path.exists(f"/proc/{pid}/stat"):
+            return False
+        signal.pidfd_send_signal(fd, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    finally:
+        os.close(fd)
+    return True
 
 
 def _has_children_files() -> bool:

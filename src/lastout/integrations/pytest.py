@@ -54,12 +54,12 @@ def _below() -> Iterator[ProcessIdentity]:
     while todo:
         try:
             found = proctable.children(todo.pop())
-        except ProcessLookupError:
-            continue
+        except OSError:
+            continue  # it ended, or is hidden from us (hidepid)
         for pid in found:
             try:
                 yield identity.take(pid)
-            except ProcessLookupError:
+            except OSError:
                 continue
             todo.append(pid)
 
