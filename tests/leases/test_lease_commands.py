@@ -156,6 +156,19 @@ def test_an_end_in_a_record_is_not_the_end_of_an_earlier_run_in_it(shell: Shell)
     assert (stopped.returncode, "exited" in stopped.stdout) == (0, True), stopped.stderr
 
 
+def test_a_record_that_was_taken_away_does_not_undo_the_start(shell: Shell) -> None:
+    """The keeper noted that it executed the agent: what that has started since may live."""
+    process = shell.background("--key", "k", *QUICK, "--", "sleep", "60")
+    run = shell.wait_running("k")
+    Path(run["record"]).unlink()
+    shell.lose(run)
+    process.wait()
+    second = shell("run", "--key", "k", "--", "echo", "never")
+    assert (second.returncode, second.stdout) == (125, ""), second.stderr
+    [lease] = shell.json("lease list")
+    assert (lease["verdict"]["kind"], lease["verdict"]["how"]) == ("unproven", "no-record")
+
+
 def test_the_front_is_the_process_that_was_started(shell: Shell) -> None:
     process = shell.background("--key", "k", *QUICK, "--", "sleep", "60")
     run = shell.wait_running("k")

@@ -88,7 +88,8 @@ def facts_that_prove(facts: Facts) -> Iterator[str]:
         yield "last-word"
     if facts.forced is not None:
         yield "forced"
-    if facts.fenced and (facts.executing is False or facts.record is Record.MISSING):
+    missing = facts.record is Record.MISSING
+    if facts.fenced and (facts.executing is False or (missing and not facts.executing)):
         yield "never-executed"
     if facts.cgroup_removed and facts.front is NO and facts.record is Record.EMPTY:
         yield "cgroup-removed"
@@ -96,7 +97,7 @@ def facts_that_prove(facts: Facts) -> Iterator[str]:
         yield "writers-gone"
     if facts.kill_delivered:
         yield "kill-delivered"
-    if facts.keeper is NO and facts.executing:
+    if facts.keeper is NO and facts.executing and not missing:
         yield "keeper-gone"
 
 

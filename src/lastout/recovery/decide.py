@@ -197,10 +197,12 @@ def _gone_while_starting(facts: Facts) -> Decision:
         return Decision(Step.FENCE)
     if facts.record is Record.UNREADABLE:
         return _settle(facts, UNPROVEN, "record-unreadable", None)
-    # The record is opened before anything else is done: without it no front came that far.
-    if facts.executing is False or facts.record is Record.MISSING:
+    # The record is opened before anything else is done: without it no front came that far. Where the
+    # keeper noted that one did, the record was taken away since, and the run may have been long.
+    missing = facts.record is Record.MISSING
+    if facts.executing is False or (missing and not facts.executing):
         return _settle(facts, EXITED, "never-started", True)
-    if facts.keeper is Alive.NO and facts.executing:
+    if facts.keeper is Alive.NO and facts.executing and not missing:
         return _settle(facts, KILLED, "killed-with-keeper", None)
     return _settle(facts, UNPROVEN, "no-record", None)
 
