@@ -128,9 +128,11 @@ def _step(target: Target, due: float, told: _Told) -> Verdict:
         sweep = Sweep(
             target.root, target.writer, target.keeper, alive, pause, target.tier, told.inherited
         )
-        empty = sweep.run(due)
-        told.rounds, told.signalled = sweep.rounds, sweep.signalled
-        told.remaining, told.why = sweep.remaining, sweep.why
+        try:
+            empty = sweep.run(due)
+        finally:  # what was killed before a table became unreadable was killed
+            told.rounds, told.signalled = sweep.rounds, sweep.signalled
+            told.remaining, told.why = sweep.remaining, sweep.why
         verdict = _verdict(target, sweep, empty, told)
         if empty and alive:
             # Nothing is below them any more, and nothing can come: only now they may go.
@@ -191,9 +193,15 @@ def _record_differs(target: Target, told: _Told) -> tuple[str, str] | None:
             return "not-the-supervisor", f"the record names another {name}"
     told.inherited = started.inherited_children
     told.earlier = any(
-        isinstance(event, Forced) and event.verdict == KILLED for event in contents.events
+        isinstance(event, Forced) and _delivered(event.verdict, event.detail)
+        for event in contents.events
     )
     return None
+
+
+def _delivered(verdict: str, detail: object) -> bool:
+    """Whether a `forced` line tells of kills; its step can have ended unproven all the same."""
+    return verdict == KILLED or (isinstance(detail, dict) and bool(detail.get("signalled_count")))
 
 
 def _verdict(target: Target, sweep: Sweep, empty: bool, told: _Told) -> Verdict:
