@@ -33,10 +33,7 @@ _HOW: Final[dict[str, tuple[Kind, str]]] = {
         "the supervisor's SIGKILL was delivered to the whole tree; nobody saw the tree's end",
     ),
     "forced": (KILLED, "the forced step's SIGKILL reached all of the run that it found"),
-    "root-gone": (
-        KILLED,
-        "supervisor, agent and writer are observed gone; nobody saw the tree's end",
-    ),
+    "root-gone": (KILLED, "agent and writer are observed gone; nobody saw the tree's end"),
     "killed-with-keeper": (
         KILLED,
         "the supervisor died while it started the agent, and the kernel kills the agent with it",

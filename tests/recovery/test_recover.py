@@ -171,6 +171,9 @@ def test_what_stays_behind_the_bound_does_not_hold_the_key(scene: Scene) -> None
         file.write(json.dumps(last | {"keeper_stays": True, "remaining_count": 1}) + "\n")
     result = recover(case, asker=PERSON, store=store)
     assert told(result) == ("killed", "root-gone")
+    assert result.verdict is not None
+    assert run.keeper.alive()
+    assert "supervisor" not in result.verdict.sentence, "it is alive, and nobody saw otherwise"
     assert escapee.alive(), "settled by what was observed; the keeper goes on by itself"
     stored = store.get(key)
     assert stored is not None
