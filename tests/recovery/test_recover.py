@@ -172,7 +172,7 @@ def test_what_stays_behind_the_bound_does_not_hold_the_key(scene: Scene) -> None
     result = recover(case, asker=PERSON, store=store)
     assert told(result) == ("killed", "root-gone")
     assert result.verdict is not None
-    assert run.keeper.alive()
+    assert result.verdict.evidence["facts"]["keeper"] == "yes", result.verdict.evidence
     assert "supervisor" not in result.verdict.sentence, "it is alive, and nobody saw otherwise"
     assert escapee.alive(), "settled by what was observed; the keeper goes on by itself"
     stored = store.get(key)
