@@ -209,13 +209,15 @@ def _verdict(target: Target, sweep: Sweep, empty: bool, told: _Told) -> Verdict:
     gone = root is Alive.NO and writer is Alive.NO
     if empty and not sweep.signalled and not told.earlier:
         return Verdict(EXITED, "nothing-left", True)
+    reached = "not-all-reached" if sweep.undelivered else "forced"
     if empty:
-        return Verdict(KILLED, "forced", True, {"tree_empty": True})
+        return Verdict(KILLED, reached, True, {"tree_empty": True})
     if sweep.stranger:
         return Verdict(UNPROVEN, "not-the-supervisor", root is Alive.NO)
     if gone and not sweep.unverified:
-        return Verdict(KILLED, "root-gone" if not sweep.signalled else "forced", True)
-    if sweep.delivered_to_root and not sweep.refused and not sweep.unverified:
+        nobody = not sweep.signalled and not sweep.undelivered
+        return Verdict(KILLED, "root-gone" if nobody else reached, True)
+    if sweep.delivered_to_root and not sweep.undelivered and not sweep.unverified:
         return Verdict(KILLED, "forced", False)
     how = "not-delivered" if sweep.refused else "cannot-tell"
     return Verdict(UNPROVEN, how, {Alive.NO: True, Alive.YES: False}.get(root))

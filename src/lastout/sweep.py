@@ -43,9 +43,8 @@ class Sweep:
         self._inherited = inherited
         self.rounds = 0
         self._signalled: dict[tuple[int, int], dict[str, Any]] = {}
+        self._unreached: set[tuple[int, int]] = set()
         self.remaining: list[dict[str, Any]] = []
-        self.refused = False
-        """A signal to the root or the writer was not permitted."""
         self.delivered_to_root = False
         self.stranger = False
         """The root is alive and not below the supervisors that are said to be its own."""
@@ -58,6 +57,16 @@ class Sweep:
         """Who was signalled, each once, with what came of it."""
         return list(self._signalled.values())
 
+    @property
+    def refused(self) -> bool:
+        """Whether a signal to somebody of the run was not permitted."""
+        return any(one["result"] != "delivered" for one in self._signalled.values())
+
+    @property
+    def undelivered(self) -> bool:
+        """Whether somebody who was found has got no SIGKILL: refused, or alive and not signalled."""
+        return self.refused or bool(self._unreached)
+
     def run(self, due: float) -> bool:
         """Kill until `due` (monotonic seconds). True: everything below the supervisors is dead,
         seen while they were alive. Without supervisors there is no such proof."""
@@ -69,6 +78,7 @@ class Sweep:
             self._pause.check()
             members = self._members()
             alive = [member for member in members if not member.dead]
+            self._unreached = {(one.pid, one.stat.start) for one in alive} - set(self._signalled)
             if not alive:
                 quiet += 1
                 # Twice: a listing can miss what changes parents in that moment.
@@ -177,10 +187,7 @@ class Sweep:
             os.close(fd)
 
     def _note(self, member: Member, result: str) -> None:
-        main = {one.pid for one in (self._root, self._writer) if one is not None}
-        if member.pid in main:
-            self.delivered_to_root |= result == "delivered" and member.pid == self._root.pid
-            self.refused |= result not in ("delivered", "gone")
+        self.delivered_to_root |= result == "delivered" and member.pid == self._root.pid
         if result != "gone":
             self._signalled[member.pid, member.stat.start] = {**member.to_json(), "result": result}
 

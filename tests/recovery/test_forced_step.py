@@ -18,8 +18,6 @@ from harness.harm import hold, lose_both
 from harness.kernels import needs_inodes
 from harness.run import Run
 from lastout import identity, sweep, tree
-from lastout.evidence import journal
-from lastout.evidence.events import Forced
 from lastout.forced import Target, force
 from lastout.pause import Pause
 from lastout.proctable import read_stat
@@ -79,38 +77,6 @@ def test_a_second_step_does_not_turn_a_delivered_kill_into_an_exit(scene: Scene)
     first = force(aim)
     again = force(aim)
     assert first.kind == again.kind == "killed"
-
-
-@pytest.mark.parametrize("detail", [{"signalled_count": 1}, None, "damaged"])
-def test_kills_of_a_step_that_proved_nothing_are_remembered(scene: Scene, detail: object) -> None:
-    """The record of an earlier step tells of delivered kills, whatever its verdict was."""
-    run = scene.run("root")
-    root = scene.member("root")
-    stop_both(run)
-    aim = target(run)
-    assert aim.record is not None
-    journal.append(aim.record, Forced, aim.run, verdict="unproven", detail=detail)
-    root.signal(SIGKILL)
-    scene.until(lambda: root.state() == "Z", "the root is a zombie that its keeper does not reap")
-    verdict = force(aim)
-    expected = ("killed", "forced") if isinstance(detail, dict) else ("exited", "nothing-left")
-    assert (verdict.kind, verdict.how) == expected
-
-
-def test_kills_before_the_table_became_unreadable_are_told(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = scene.run("root ignore")
-    root = scene.member("root")
-    stop_both(run)
-    aim = target(run)
-    with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_wait_for_one", lambda alive: (_ for _ in ()).throw(OSError(5, "x")))
-        first = force(aim)
-    assert (first.how, first.evidence["signalled_count"]) == ("table-unreadable", 1)
-    root.wait_gone()
-    run.front.wait_gone()
-    assert force(aim).kind == "killed"
 
 
 def test_a_reaped_root_leaves_the_members_alone_to_be_taken(scene: Scene) -> None:
