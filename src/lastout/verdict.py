@@ -33,6 +33,11 @@ _HOW: Final[dict[str, tuple[Kind, str]]] = {
         "the supervisor's SIGKILL was delivered to the whole tree; nobody saw the tree's end",
     ),
     "forced": (KILLED, "the forced step's SIGKILL reached all of the run that it found"),
+    "not-all-reached": (
+        KILLED,
+        "agent and writer are observed gone; the forced step's SIGKILL did not reach all that it"
+        " found of the run",
+    ),
     "root-gone": (KILLED, "agent and writer are observed gone; nobody saw the tree's end"),
     "killed-with-keeper": (
         KILLED,

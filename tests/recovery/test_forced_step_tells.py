@@ -13,6 +13,7 @@ from lastout import forced, identity, sweep, tree
 from lastout.evidence import journal
 from lastout.evidence.events import Forced
 from lastout.forced import force
+from lastout.verdict import SENTENCES
 
 
 @pytest.mark.parametrize("detail", [{"signalled_count": 1}, None, "damaged"])
@@ -71,6 +72,7 @@ def test_a_member_that_may_not_be_killed_is_not_said_to_be_reached(
     expected = ("killed", "not-all-reached") if root_dies else ("unproven", "not-delivered")
     assert (verdict.kind, verdict.how) == expected
     assert verdict.root_gone is root_dies
+    assert verdict.how in SENTENCES
     assert escapee.pid in {one["pid"] for one in verdict.evidence["remaining"]}
     root.wait_gone()
     run.signal(SIGTERM)
