@@ -35,8 +35,7 @@ _HOW: Final[dict[str, tuple[Kind, str]]] = {
     "forced": (KILLED, "the forced step's SIGKILL reached all of the run that it found"),
     "not-all-reached": (
         KILLED,
-        "agent and writer are observed gone; the forced step's SIGKILL did not reach all that it"
-        " found of the run",
+        "agent and writer are gone; the forced step's SIGKILL did not reach all that it found",
     ),
     "root-gone": (KILLED, "agent and writer are observed gone; nobody saw the tree's end"),
     "killed-with-keeper": (
