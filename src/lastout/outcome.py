@@ -61,6 +61,9 @@ class Outcome:
     """Who was still there when the bound was over (at most 64 are named)."""
     run: str
     record: str | None
+    how: str | None = None
+    """What the verdict rests on where it is not the run's own lines: the forced step, by its code
+    in `lastout.verdict`."""
 
 
 def decide(events: Iterable[Event], *, run: str, record: str | None = None) -> Outcome:

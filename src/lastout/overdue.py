@@ -59,6 +59,7 @@ def settle(facts: Sequence[Event], *, run: str, record: str | None) -> Outcome:
     return replace(
         outcome,
         verdict=verdict.kind,
+        how=verdict.how,
         root_gone=bool(verdict.root_gone) or outcome.root_gone,
         tree_gone=empty,
         remaining=() if empty else outcome.remaining,

@@ -128,7 +128,8 @@ class Grant:
         if isinstance(outcome, Verdict):
             self.verdict = outcome
         elif outcome is not None and outcome.verdict == EXITED:
-            self.verdict = Verdict(EXITED, "tree-gone", True, {"status": outcome.root_status})
+            status = {"status": outcome.root_status}
+            self.verdict = Verdict(EXITED, outcome.how or "tree-gone", True, status)
         if self.verdict is not None and self.verdict.settled:
             settled = self.verdict
             self._change(lambda stored, at: model.settle(_lease(stored), self.epoch, settled, at))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL, SIGSTOP, SIGTERM
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ import lastout
 from harness.fuse import fuse
 from harness.kernels import needs_inodes
 from harness.writers import Story, kill, launch, note_grant, wait_write
-from lastout import identity, sole_writer
+from lastout import identity, outcome, overdue, sole_writer
 from lastout.evidence.events import Started
 from lastout.leases import locks, model, sqlite_file
 from lastout.leases.memory import MemoryStore
@@ -61,6 +61,31 @@ def test_release_of_a_run_that_is_still_alive_stops_it_first(tmp_path: Path) -> 
     verdict = grant.release()
     assert verdict.kind == "exited"
     writer.front.wait()
+
+
+def test_an_end_that_no_supervisor_told_is_written_as_what_it_was(tmp_path: Path) -> None:
+    """The supervisors hang, the root is dead: the forced step finds nothing of the run alive."""
+    grant = acquire("k", state=tmp_path)
+    writer = launch(grant, tmp_path / "log")
+    started = writer.wait_started()
+    assert started
+    grant.commit(started)
+    front, keeper, root = (
+        outcome.identity_of(one, started) for one in (started.front, started.keeper, started.root)
+    )
+    # The front first: while it runs it resumes the keeper.
+    for one, number in ((front, SIGSTOP), (keeper, SIGSTOP), (root, SIGKILL)):
+        kill(one, number)
+    assert identity.wait_dead(root, 10) is identity.Alive.NO
+    found = overdue.settle([started], run=grant.run, record=grant.record)
+    writer.front.wait()
+    assert (found.verdict, found.how) == ("exited", "nothing-left")
+    verdict = grant.release(found)
+    assert (verdict.kind, verdict.how) == ("exited", "nothing-left")
+    stored = sole_writer.open_store(tmp_path).get("k")
+    assert stored is not None
+    assert stored.lease.verdict is not None
+    assert stored.lease.verdict.how == "nothing-left"
 
 
 def test_release_of_what_was_never_started(tmp_path: Path) -> None:
