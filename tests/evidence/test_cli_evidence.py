@@ -153,6 +153,14 @@ def test_show_has_every_line(state: Path) -> None:
     assert json.loads(raw[1])["code"] == 137
 
 
+def test_show_has_what_is_zero(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    run = [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", "job", "--", "true"]
+    subprocess.run(run, check=True)
+    lines = call("show", "job", "--state", state).output.splitlines()
+    assert lines[1].endswith(" status=0 code=0 core=false")
+
+
 def test_show_follow_ends_with_the_run(tmp_path: Path) -> None:
     state = tmp_path / "state"
     front = subprocess.Popen(

@@ -72,12 +72,15 @@ def test_ctrl_c_cancels_and_a_kill_leaves_it_running(
     store: Jobs, tmp_path: Path, line: Line
 ) -> None:
     script = f"echo on >{tmp_path}/said; exec sleep 600"
-    first = subprocess.Popen(_argv(store, "run", "--", "sh", "-c", script), stderr=subprocess.PIPE)
+    polite = f"trap 'echo cleaned; exit' TERM; echo on >{tmp_path}/said; sleep 600 & wait"
+    argv = _argv(store, "run", "--", "sh", "-c", polite)
+    first = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert line() == "on"
     first.send_signal(signal.SIGINT)
-    _, said = first.communicate(timeout=PATIENCE)
+    printed, said = first.communicate(timeout=PATIENCE)
+    assert printed == b"cleaned\n"
     assert b"cancelled by Ctrl-C" in said
-    assert first.returncode == 1
+    assert first.returncode == 128 + signal.SIGINT
     second = subprocess.Popen(_argv(store, "run", "--", "sh", "-c", script))
     assert line() == "on"
     second.kill()

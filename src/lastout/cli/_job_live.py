@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
 
 from lastout.cli._job_words import event_line
+from lastout.cli._plain import said
+from lastout.errors import LastoutError
 from lastout.jobs import capture, feed, reading
 from lastout.jobs.awaited import Awaited
 from lastout.jobs.spec import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lastout.jobs.job import Job
     from lastout.jobs.result import Result
 
-__all__ = ["copy", "follow_output", "watch"]
+__all__ = ["cancelled_by_ctrl_c", "copy", "follow_output", "watch"]
+
+
+@contextlib.contextmanager
+def cancelled_by_ctrl_c(job: Job) -> Iterator[threading.Event]:
+    """The first Ctrl-C cancels the job and is told by the event; the second is a KeyboardInterrupt.
+
+    A thread cancels: whoever watches goes on, and also one that waits for its reader (a pager that
+    shows no more) does not hold the cancel up.
+    """
+    interrupted = threading.Event()
+
+    def cancel() -> None:
+        click.echo(f"cancelling {job.id}; again leaves it to itself", err=True)
+        try:
+            job.cancel(by="Ctrl-C")
+        except (OSError, LastoutError) as error:
+            click.echo(f"Error: {said(error)}", err=True)
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(number, signal.default_int_handler)
+        interrupted.set()
+        threading.Thread(target=cancel, daemon=True).start()
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        yield interrupted
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def watch(job: Job, *, quiet: bool) -> Result:

@@ -80,37 +80,36 @@ def run(as_json: bool, state: str | None, **how: Any) -> None:
     """Submit a job, show its output as it comes, and take its result.
 
     It is a job like any other: killed, this command leaves it running (`lastout job list`).
-    Ctrl-C cancels it; a second one does not wait for its end. Exit status: the command's code, 128
-    and the signal that ended it, 124 after the timeout; 1 for what failed otherwise.
+    Ctrl-C cancels it, and its output goes on until its end; a second one does not wait for that.
+    Exit status: the command's code, 128 and the signal that ended it, 124 after the timeout, 130
+    after Ctrl-C; 1 for what failed otherwise.
 
     \b
     Examples:
       lastout job run -- make test
       lastout job run --agent codex "what is in here?"
     """
-    from lastout.cli._job_live import watch
+    from lastout.cli._job_live import cancelled_by_ctrl_c, watch
 
     with plain():
         job = open_jobs(state).submit(_work(state, no_capture=False, output=None, **how))
         try:
-            result = watch(job, quiet=as_json)
+            with cancelled_by_ctrl_c(job) as interrupted:
+                result = watch(job, quiet=as_json)
         except KeyboardInterrupt:
-            try:
-                click.echo(f"cancelling {job.id}; again leaves it to itself", err=True)
-                job.cancel(by="Ctrl-C")
-                result = job.wait()
-            except KeyboardInterrupt:
-                click.echo(f"left to itself: lastout job wait {job.id}", err=True)
-                sys.exit(128 + signal.SIGINT)
+            click.echo(f"left to itself: lastout job wait {job.id}", err=True)
+            sys.exit(128 + signal.SIGINT)
         taken = job.take(f"lastout job run, pid {os.getpid()}, {job.id}", result.turn)
-    _tell(job, taken, as_json)
+    _tell(job, taken, as_json, interrupted.is_set())
 
 
-def _tell(job: Job, result: Result, as_json: bool) -> None:
+def _tell(job: Job, result: Result, as_json: bool, interrupted: bool) -> None:
     if as_json:
         say_json(result)
     elif result.failed:
         click.echo(f"lastout job: {job.id} {verdict(result)}", err=True)
+    if interrupted:
+        sys.exit(128 + signal.SIGINT)
     if not result.failed:
         sys.exit(0)
     if result.why == "timeout":

@@ -116,9 +116,9 @@ def _line(event: Any, began: int) -> str:
     fields = msgspec.json.decode(encode(event))
     name = fields["event"]
     rest = " ".join(
-        f"{key}={value if isinstance(value, str | int) else json.dumps(value)}"
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         for key, value in fields.items()
-        if key not in _HEADER and value not in (None, [], {}, False, "")
+        if key not in _HEADER and value is not None
     )
     at = (event.boottime_ns - began) / 1e9
     return visible(f"{at:+10.6f} {event.source:<6} {name:<14} {rest}")
