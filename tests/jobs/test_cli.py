@@ -161,6 +161,21 @@ def test_a_turn_that_will_never_be_is_not_said_to_come(store: Jobs) -> None:
         assert f"job {job} has ended, and had no turn 7" in _run(store, *words, status=1)
 
 
+def test_a_result_has_the_output_and_says_who_took_it(store: Jobs) -> None:
+    job = _run(store, "submit", "--", "sh", "-c", "echo out; echo err >&2").strip()
+    _run(store, "wait", job)
+    argv = _argv(store, "result", job, "--take", "me")
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{job}: done (taken by me)\nout\n"
+    assert done.stderr == "err\n"
+    script = "head -c 5242880 /dev/zero; echo end"
+    job = _run(store, "submit", "--", "sh", "-c", script).strip()
+    _run(store, "wait", job)
+    done = subprocess.run(_argv(store, "result", job), capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\0end\n")
+    assert done.stderr.endswith(" bytes of stdout were dropped]\n")
+
+
 def test_what_cannot_be_written_down_is_named(store: Jobs, tmp_path: Path) -> None:
     word = os.fsdecode(b"a\xffb")
     said = _run(store, "submit", "--", "printf", word, status=1)

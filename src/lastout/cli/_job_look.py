@@ -151,6 +151,7 @@ def wait(
     with plain():
         result = waited(job_of(job, state), timeout, turn)
     _tell(result, as_json)
+    _leave(result)
 
 
 @click.command("result")
@@ -162,24 +163,39 @@ def wait(
 def result(job: str, turn: int | None, taker: str | None, as_json: bool, state: str | None) -> None:
     """Print the result of a job, and take it with --take. Exit status: 0 done, 1 failed.
 
+    Of a command what is kept of its output follows: its stdout, and its stderr on stderr.
+
     \b
     Examples:
       lastout job result nightly --json
       lastout job result nightly --take ci-1234
     """
+    from lastout.cli._job_live import copy
+    from lastout.jobs.capture import Reader
+
     with plain():
         found = job_of(job, state)
         one = found.result(turn) if taker is None else found.take(taker, turn)
-    _tell(one, as_json)
+        _tell(one, as_json, taker)
+        if not as_json:
+            for name in ("stdout", "stderr"):
+                if getattr(one, name) is not None:
+                    for part in Reader(found.directory, name).more():
+                        copy(name, part)
+    _leave(one)
 
 
-def _tell(result: Result, as_json: bool) -> None:
+def _tell(result: Result, as_json: bool, taker: str | None = None) -> None:
     if as_json:
         say_json(result)
-    else:
-        click.echo(f"{result.job}: {verdict(result)}")
-        if result.answer:
-            click.echo("\n".join(visible(line) for line in result.answer.splitlines()))
+        return
+    taken = "" if taker is None else f" (taken by {visible(taker)})"
+    click.echo(f"{result.job}: {verdict(result)}{taken}")
+    if result.answer:
+        click.echo("\n".join(visible(line) for line in result.answer.splitlines()))
+
+
+def _leave(result: Result) -> None:
     sys.exit(1 if result.failed else 0)
 
 
