@@ -66,10 +66,11 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[set[Identity]]:
         if request.node.get_closest_marker(marker):
             stillness.ask(quiet=marker == "quiet")
     yield before
-    stillness.end()
+    stillness.ask()  # who is stopped now would seem to be left
     leftovers.wait_for_supervisors(before)
     left = [leftovers.describe(stat) for stat in leftovers.living(before)]
     leftovers.sweep(before)
+    stillness.end()
     report = request.node.stash.get(_reports, {}).get("call")
     if left and report is not None and report.passed:
         pytest.fail("left running after the test:\n" + "\n".join(left))

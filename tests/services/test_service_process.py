@@ -33,6 +33,7 @@ def switches(pid: int) -> list[str]:
     return [line for line in lines if "ctxt_switches" in line]
 
 
+@pytest.mark.quiet
 def test_it_sleeps_while_its_work_runs(services, serve, work, wait_bound):
     server = serve()
     services.add("job", work.held())

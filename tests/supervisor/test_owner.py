@@ -126,7 +126,7 @@ def test_owner_killed_with_a_wrapper_between(scene: Scene, wrapper: str) -> None
     front, keeper = run.front, run.keeper
     run.owner.signal(SIGKILL)
     front.wait_gone()
-    assert "cleaned" in root.notes
+    scene.until(lambda: "cleaned" in root.notes, "the root had its grace")
     assert run.event("stop", trigger="owner-died")["which"] in ("owner", "parent")
     keeper.wait_gone()
     scene.hub.look(lambda: not scene.strangers(), "the wrapper follows")

@@ -96,7 +96,7 @@ def _has_pidfs() -> bool:
 
 def test_named_arguments_are_masked(scene: Scene) -> None:
     run = scene.run(
-        ["true", "--token=secret1", "secret2", "open"], "--mask", "1", "--mask", "2", "--mask", "99"
+        ["true", "--token=secret1", "secret2", "open"], "--mask", "1", "--mask", "2", "--mask", "2"
     )
     run.ends(code=0)
     assert run.started["argv"] == ["true", "--token=***", "***", "open"]

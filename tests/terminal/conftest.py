@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from harness.pauses import stillness
 from harness.programs import supervisor_binary
 from harness.scene import SHORT_GRACES, Scene
 from harness.shell import PROMPT, PtyShell, Shell, TmuxShell
@@ -20,6 +21,7 @@ Start = Callable[[str, str], Shell]
 def start(scene: Scene) -> Iterator[Start]:
     """Starts a shell by its name, on a `pty` or in `tmux`, and waits for its prompt."""
     started: list[Shell] = []
+    stillness.ask()  # a shell takes whoever is stopped for a job that its user has stopped
 
     def begin(name: str, where: str) -> Shell:
         for needed in {name, "tmux" if where == "tmux" else name}:

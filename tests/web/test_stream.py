@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laying import lay, note
@@ -150,6 +151,7 @@ def test_it_ends_at_once_with_streams_open(server: Server, run: Callable[..., Ru
     stuck.close()
 
 
+@pytest.mark.quiet
 def test_it_sleeps_while_nothing_happens(server: Server, run: Callable[..., Run]) -> None:
     run("sleep", "60")
     stream = server.stream()
