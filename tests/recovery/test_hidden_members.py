@@ -14,13 +14,16 @@ import pytest
 
 from lastout import identity, sweep, tree
 from lastout.proctable import children, read_stat
+from lastout.recovery import case as cases
+from lastout.recovery.act import recover, recover_all
+from lastout.tree import Table
 
 _NEWNS, _PRIVATE, _DUMPABLE = 0x20000, 0x44000, 4  # sched.h, mount.h (MS_REC|MS_PRIVATE), prctl.h
 _NOBODY = 65534
 
 
-def where_others_are_hidden(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do it as another user, below a `/proc` of its own that is mounted with hidepid=2."""
+def where_others_are_hidden(look: Callable[[], dict[str, Any]], hidepid: int = 2) -> dict[str, Any]:
+    """Do it as another user, below a `/proc` of its own that is mounted with hidepid."""
     libc = ctypes.CDLL(None, use_errno=True)
     identity.take(os.getpid())  # imports what the other user may not be able to read
     read, write = os.pipe()
@@ -31,7 +34,7 @@ def where_others_are_hidden(look: Callable[[], dict[str, Any]]) -> dict[str, Any
             if (
                 libc.unshare(_NEWNS) == 0
                 and libc.mount(None, b"/", None, _PRIVATE, None) == 0
-                and libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=2") == 0
+                and libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=%d" % hidepid) == 0
             ):
                 os.setgroups([])
                 os.setresgid(_NOBODY, _NOBODY, _NOBODY)
@@ -47,7 +50,7 @@ def where_others_are_hidden(look: Callable[[], dict[str, Any]]) -> dict[str, Any
         found = dict(json.loads(file.read()))
     os.waitpid(pid, 0)
     if "unavailable" in found:
-        pytest.skip("no /proc with hidepid=2 can be mounted here")
+        pytest.skip("no /proc with hidepid can be mounted here")
     assert "failed" not in found, found
     return found
 
@@ -107,3 +110,18 @@ def test_a_hidden_member_makes_the_table_unreadable_and_is_no_ended_one() -> Non
     for name in ("stat", "children", "below", "exists", "younger"):
         assert told[name] == "EACCES", name
     assert told["reaped"] == "ESRCH"
+
+
+@pytest.mark.root
+def test_many_runs_come_to_a_verdict_where_the_table_is_unreadable() -> None:
+    """As one alone does: with hidepid=1 strangers are listed, and nothing of them can be read."""
+    case = cases.of_record("/nowhere/run.jsonl")
+    recover(case)  # imports
+
+    def look() -> dict[str, Any]:
+        verdicts = [one.verdict for one in (recover(case), *recover_all([case, case]))]
+        return {"table": answer(Table.read), "verdicts": [one and one.how for one in verdicts]}
+
+    told = where_others_are_hidden(look, 1)
+    assert told["table"] in ("EACCES", "EPERM")
+    assert told["verdicts"] == ["cannot-tell"] * 3

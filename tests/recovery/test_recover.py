@@ -9,17 +9,20 @@ from pathlib import Path
 from signal import SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
+import pytest
+
 from harness import Scene
 from harness.harm import hold, lose_both
 from harness.kernels import needs_inodes
 from harness.recovering import case_of, committed, edited, reap, told
-from lastout import identity
+from lastout import forced, identity
 from lastout.evidence import journal
 from lastout.evidence.events import Forced, Note, TreeGone
 from lastout.graces import FORCED_STEP, MARGIN
 from lastout.leases import locks, model
 from lastout.leases.memory import MemoryStore
 from lastout.leases.model import Holder
+from lastout.recovery import act
 from lastout.recovery import case as cases
 from lastout.recovery.act import examine, recover, recover_all
 from lastout.recovery.case import Asker
@@ -223,6 +226,28 @@ def test_an_unreadable_record_touches_nothing(scene: Scene) -> None:
     assert root.alive()
     run.signal(SIGTERM)
     run.ends(signal=SIGTERM)
+
+
+@needs_inodes
+def test_a_table_that_cannot_be_read_is_a_verdict_and_no_error(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hidepid, or no descriptor left, while it is asked whether the asker is of the run."""
+
+    def unreadable(*_: object) -> bool:
+        raise PermissionError(13, "the process table")
+
+    run = scene.run("root [ child ignore ]", owner=[])
+    child = scene.member("child")
+    case = case_of(run)
+    lose_both(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(forced, "asked_from_inside", unreadable)
+        patch.setattr(act, "asked_from_inside", unreadable, raising=False)
+        assert told(recover(case, asker=PERSON)) == ("unproven", "table-unreadable")
+    assert child.alive(), "ambiguous: nothing is touched"
+    assert told(recover(case, asker=PERSON)) == ("killed", "forced")
+    child.wait_gone()
 
 
 def test_looking_touches_nothing(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from lastout.evidence import journal
 from lastout.evidence.events import Closed
-from lastout.forced import Target, asked_from_inside, force
+from lastout.forced import Target, force
 from lastout.graces import FORCED_STEP, MARGIN
 from lastout.identity import Alive, boot_id, same, still_alive
 from lastout.leases import locks, model
@@ -82,7 +82,7 @@ def recover_all(
     """Recover many runs: at once what is over already, and the others side by side."""
     # One reading of the process table for all, after every supervisor was looked at.
     seen = [_observe(one, asker, _Progress()) for one in todo]
-    table = Table.read() if len(todo) > 1 else None
+    table = _table() if len(todo) > 1 else None
     first = [_with_group(facts, known, table) for facts, known in seen]
     results: dict[int, Result] = {}
     slow: list[int] = []
@@ -215,6 +215,14 @@ def _with_group(facts: Facts, known: Known, table: Table | None = None) -> tuple
     return replace(facts, group=group), known
 
 
+def _table() -> Table | None:
+    """The process table, or None where it is unreadable (hidepid): each looks for itself then."""
+    try:
+        return Table.read()
+    except OSError:
+        return None
+
+
 def _fence(case: Case) -> bool:
     """From here on no front of this epoch can start: it would see the newer file."""
     if case.folder is not None and case.epoch is not None:
@@ -228,8 +236,6 @@ def _forced(case: Case, known: Known) -> Verdict:
     target = Target(
         known.run, known.front, known.keeper, known.root, known.writer, case.record, known.tier
     )
-    if asked_from_inside(target):
-        return Verdict(UNPROVEN, "asked-from-inside")
     return force(target)
 
 
