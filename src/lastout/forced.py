@@ -21,7 +21,7 @@ from lastout.sweep import Sweep
 from lastout.tier import NONE, Tier
 from lastout.verdict import EXITED, KILLED, UNPROVEN, Verdict
 
-__all__ = ["Target", "aforce", "asked_from_inside", "force"]
+__all__ = ["MOST_NAMED", "Target", "aforce", "asked_from_inside", "force"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ def force(target: Target, *, bound: float = FORCED_STEP) -> Verdict:
         "ms": round((time.monotonic() - began) * 1000),
         "paused": told.paused,
         "rounds": told.rounds,
-        "signalled": told.signalled[:_MOST],
+        "signalled": told.signalled[:MOST_NAMED],
         "signalled_count": len(told.signalled),
-        "remaining": told.remaining[:_MOST],
+        "remaining": told.remaining[:MOST_NAMED],
         "why": told.why,
     }
     verdict = replace(verdict, evidence={**evidence, **verdict.evidence})
@@ -110,7 +110,8 @@ def asked_from_inside(target: Target) -> bool:
     return False
 
 
-_MOST = 256  # members named in the record; all are counted
+MOST_NAMED = 256
+"""So many members are named in a `forced` line; all are counted."""
 _DEEPEST = 4096
 
 
@@ -200,8 +201,13 @@ def _record_differs(target: Target, told: _Told) -> tuple[str, str] | None:
 
 
 def _delivered(verdict: str, detail: object) -> bool:
-    """Whether a `forced` line tells of kills; its step can have ended unproven all the same."""
-    return verdict == KILLED or (isinstance(detail, dict) and bool(detail.get("signalled_count")))
+    """Whether a `forced` line tells of kills; its step can have ended unproven all the same.
+
+    One without a verdict is that of a stop which left out the graces.
+    """
+    return verdict in (KILLED, "") or (
+        isinstance(detail, dict) and bool(detail.get("signalled_count"))
+    )
 
 
 def _verdict(target: Target, sweep: Sweep, empty: bool, told: _Told) -> Verdict:

@@ -167,11 +167,15 @@ class Sweep:
         if self.rounds >= _STOP_FIRST_AFTER:
             for member in newest_first:
                 tree.send(member, signal.SIGSTOP, parents=parents)
+        # The root by itself first: with its keeper running, its group's kill is not seen to reach it.
+        for member in newest_first:
+            if member.pid == self._root.pid:
+                self._note(member, tree.send(member, signal.SIGKILL, parents=parents))
         self._tier.kill()
         self._kill_root_group()
         for member in newest_first:
-            result = tree.send(member, signal.SIGKILL, parents=parents)
-            self._note(member, result)
+            if member.pid != self._root.pid:
+                self._note(member, tree.send(member, signal.SIGKILL, parents=parents))
 
     def _kill_root_group(self) -> None:
         """The root's own group at once, also when the root is reaped and others live in it."""

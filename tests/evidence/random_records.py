@@ -91,7 +91,19 @@ EVENTS: dict[str, st.SearchStrategy[Line]] = {
         maybe_after_turn=st.booleans(),
     ),
     "turn": _fields(maybe_status=texts, commands=small, failed=small),
-    "forced": _fields(verdict=texts),
+    "forced": _fields(
+        verdict=texts,
+        maybe_detail=st.sampled_from(
+            [
+                "damaged",
+                {"how": "now"},
+                {"how": "now", "signalled_count": 0, "signalled": []},
+                {"signalled_count": 1, "signalled": [{**ROOT, "result": "delivered"}]},
+                {"signalled_count": 1, "signalled": [{**ROOT, "result": "EPERM"}]},
+                {"signalled_count": "x", "signalled": ["x"]},
+            ]
+        ),
+    ),
     "note": _fields(text=texts),
     "trace-began": _fields(
         how=st.just("tracefs"),

@@ -7,7 +7,7 @@ import pytest
 from lastout.evidence.claims import Grade
 from lastout.evidence.words import KINDS, REMINDER, sentence
 
-from .records import KEEPER, SECOND, Record
+from .records import KEEPER, ROOT, SECOND, Record
 
 OBSERVED, TRACED = Grade.OBSERVED, Grade.TRACED
 REPORTED, NOT_REPORTED = Grade.REPORTED, Grade.NOT_REPORTED
@@ -147,6 +147,29 @@ def test_a_sweep_of_a_stop_that_began_after_the_end_is_not_ours() -> None:
     record = Record().started().killed(at=1).add("stop", trigger="root-exited", at=1.1)
     record.add("signalled", at=4.1, signal="KILL", target="tree", count=1, failed=0).gone()
     assert "own-signal" not in record.kinds()
+
+
+def test_a_kill_past_the_supervisor_is_lastouts_own() -> None:
+    """The supervisor's lines are whole and have no SIGKILL: a forced line of the owner's does."""
+    root = {**ROOT, "result": "delivered"}
+    before = Record().started().add("forced", verdict="", detail={"how": "now"}, at=1)
+    begun = before.killed(at=2).gone()
+    assert "perhaps the root too" in begun.says("own-kill-outside")
+    after = Record().started().killed(at=2).gone()
+    after.add("forced", verdict="unproven", detail={"signalled_count": 1, "signalled": [root]})
+    assert "to the root" in after.says("own-kill-outside")
+    for record in (begun, after):
+        assert record.claim("own-kill-outside").grade is REPORTED
+        assert "no-own-signal" not in record.kinds()
+        assert "Whether anybody besides lastout" in record.says("sender-not-reported")
+    other = {**root, "start": root["start"] + 1}
+    others = Record().started().killed(at=2).gone()
+    others.add("forced", verdict="unproven", detail={"signalled_count": 1, "signalled": [other]})
+    later = Record().started().killed(at=2).add("forced", detail={"how": "now"}, at=3).gone()
+    for record in (others, later):
+        assert not {"own-kill-outside", "no-own-signal"} & set(record.kinds())
+    term = Record().started().killed("TERM", at=2).gone().add("forced", verdict="killed")
+    assert "no-own-signal" in term.kinds()
 
 
 def test_a_record_with_a_gap_does_not_say_that_we_sent_nothing() -> None:

@@ -94,6 +94,7 @@ def _no_own_signal(claim: Claim, named: list[Line], lines: list[Line]) -> bool:
         numbers.setdefault(line["from"], set()).add(line["seq"])
     return (
         not any(_reaches_root(line, end["signal"], end["boottime_ns"], lines) for line in lines)
+        and not (end["signal"] == "KILL" and _one([o for o in lines if _in_place(o)], "forced"))
         and not _one(lines, "dropped")
         and all(max(found) == len(found) for found in numbers.values())
         and mine[-1]["event"] in ("refused", "failed", "tree-gone", "tree-unproven")
@@ -197,6 +198,9 @@ ORACLE: dict[str, Callable[[Claim, list[Line], list[Line]], bool]] = {
     "traced-signal": _says("traced-signal", "signal", "who", "by", "result"),
     "traced-oom": _says("traced-oom", "who"),
     "own-signal": _own_signal,
+    "own-kill-outside": lambda claim, named, lines: (
+        _end(named)["signal"] == "KILL" and _one(named, "forced")
+    ),
     "no-own-signal": _no_own_signal,
     "sender": _sender,
     "sender-kernel": _sender,

@@ -17,7 +17,7 @@ from harness.programs import command as program_command
 from harness.writers import kill
 from lastout import identity, sole_writer
 from lastout.evidence import journal
-from lastout.evidence.events import Note, Started
+from lastout.evidence.events import Forced, Note, Started
 from lastout.identity import ProcessIdentity
 from lastout.leases import model
 from lastout.leases.model import Holder
@@ -221,6 +221,14 @@ def test_stop_now_leaves_out_the_graces(shell: Shell) -> None:
     assert document["verdict"]["kind"] == "exited", "the supervisor itself saw the end"
     assert stopped.returncode == 0
     assert identity.still_alive(shell.identity(run, "root")) is identity.Alive.NO
+    began, done = (one for one in journal.read(run["record"]).events if isinstance(one, Forced))
+    assert began.detail == {"how": "now"}
+    assert done.detail["signalled_count"] >= 1
+    assert shell.identity(run, "root").pid in {one["pid"] for one in done.detail["signalled"]}
+    why = shell("why", run["run"]).stdout
+    assert "lastout itself had sent SIGKILL to the root" in why
+    assert "lastout itself sent the root no SIGKILL" not in why
+    assert "Whether anybody besides lastout sent SIGKILL" in why
 
 
 @pytest.mark.still

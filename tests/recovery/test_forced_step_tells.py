@@ -16,19 +16,28 @@ from lastout.forced import force
 from lastout.verdict import SENTENCES
 
 
-@pytest.mark.parametrize("detail", [{"signalled_count": 1}, None, "damaged"])
-def test_kills_of_a_step_that_proved_nothing_are_remembered(scene: Scene, detail: object) -> None:
-    """The record of an earlier step tells of delivered kills, whatever its verdict was."""
+@pytest.mark.parametrize(
+    ("said", "detail", "expected"),
+    [
+        ("unproven", {"signalled_count": 1}, ("killed", "forced")),
+        ("unproven", None, ("exited", "nothing-left")),
+        ("unproven", "damaged", ("exited", "nothing-left")),
+        ("", {"how": "now"}, ("killed", "forced")),
+    ],
+)
+def test_kills_of_a_step_that_proved_nothing_are_remembered(
+    scene: Scene, said: str, detail: object, expected: tuple[str, str]
+) -> None:
+    """The record tells of earlier kills: of a step, whatever its verdict was, or of a stop."""
     run = scene.run("root")
     root = scene.member("root")
     stop_both(run)
     aim = target(run)
     assert aim.record is not None
-    journal.append(aim.record, Forced, aim.run, verdict="unproven", detail=detail)
+    journal.append(aim.record, Forced, aim.run, verdict=said, detail=detail)
     root.signal(SIGKILL)
     scene.until(lambda: root.state() == "Z", "the root is a zombie that its keeper does not reap")
     verdict = force(aim)
-    expected = ("killed", "forced") if isinstance(detail, dict) else ("exited", "nothing-left")
     assert (verdict.kind, verdict.how) == expected
 
 

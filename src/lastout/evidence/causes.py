@@ -12,6 +12,8 @@ from typing import Any
 from lastout.evidence.claims import Claim, Grade, Reading, reference
 from lastout.evidence.events import (
     Event,
+    Forced,
+    Identity,
     OomCounters,
     RootExited,
     Signalled,
@@ -34,6 +36,7 @@ KINDS = (
     "sender-none-seen",
     "sender-not-reported",
     "own-signal",
+    "own-kill-outside",
     "no-own-signal",
     "keeper-lost-kill",
     "code-looks-like",
@@ -54,9 +57,11 @@ def of_the_end(reading: Reading) -> Iterator[Claim]:
                 "code-looks-like", Grade.NOT_REPORTED, (reference(ended),), ended.boottime_ns, facts
             )
         return
-    own = list(_own_signals(reading, ended))
+    own = [*_own_signals(reading, ended), *_own_kill_outside(reading, ended)]
     yield from own
-    if not own and reading.complete:
+    # The supervisor's lines do not have what was killed past it.
+    outside = ended.signal == "KILL" and reading.first(Forced) is not None
+    if not own and not outside and reading.complete:
         yield Claim(
             "no-own-signal",
             Grade.OBSERVED,
@@ -94,6 +99,45 @@ def _own_signals(reading: Reading, ended: RootExited) -> Iterator[Claim]:
             },
         )
         return
+
+
+def _own_kill_outside(reading: Reading, ended: RootExited) -> Iterator[Claim]:
+    """A SIGKILL of ours that went past the supervisor; the line after it says whom it reached."""
+    if ended.signal != "KILL":
+        return
+    began: Forced | None = None
+    started = reading.first(Started)
+    for event in reading.of(Forced):
+        detail = event.detail if isinstance(event.detail, dict) else {}
+        if started is not None and _names(detail.get("signalled"), started.root, ended.pid):
+            lines: tuple[Event, ...] = (started, event, ended)
+            yield _outside(lines, ended, root_named=True)
+            return
+        if detail.get("how") == "now" and event.boottime_ns <= ended.boottime_ns:
+            began = began or event
+    if began is not None:
+        yield _outside((began, ended), ended, root_named=False)
+
+
+def _names(signalled: object, root: Identity | None, pid: int) -> bool:
+    if root is None or root.pid != pid or not isinstance(signalled, list):
+        return False
+    wanted = (root.pid, root.start, "delivered")
+    return any(
+        isinstance(one, dict) and (one.get("pid"), one.get("start"), one.get("result")) == wanted
+        for one in signalled
+    )
+
+
+def _outside(lines: tuple[Event, ...], ended: RootExited, *, root_named: bool) -> Claim:
+    return Claim(
+        "own-kill-outside",
+        Grade.REPORTED,
+        tuple(reference(one) for one in lines),
+        ended.boottime_ns,
+        {"root_named": root_named},
+        whole=not root_named,
+    )
 
 
 def _reached_root(reading: Reading, event: Signalled, ended: RootExited) -> tuple[Event, ...]:

@@ -34,7 +34,14 @@ def alone(event: Event) -> Iterator[Claim]:
                 "closed", event, verdict=event.verdict, numbers={"evidence": event.evidence}
             )
         case Forced():
-            yield _claim("forced", event, verdict=event.verdict, numbers={"detail": event.detail})
+            count = event.detail.get("signalled_count") if isinstance(event.detail, dict) else None
+            yield _claim(
+                "forced",
+                event,
+                verdict=event.verdict,
+                signalled=count if isinstance(count, int) else None,
+                numbers={"detail": event.detail},
+            )
         case Note():
             yield _claim(
                 "note", event, text=event.text, detail=True, numbers={"detail": event.detail}

@@ -9,6 +9,9 @@ import signal
 import time
 from typing import Final
 
+from lastout.evidence import journal
+from lastout.evidence.events import Forced
+from lastout.forced import MOST_NAMED
 from lastout.graces import DEFAULT, MARGIN
 from lastout.identity import (
     Alive,
@@ -48,9 +51,25 @@ def ask(case: Case, known: Known, *, now: bool = False) -> None:
     if now and known.root is not None and keeper is not None:
         alive = [one for one in (front, keeper) if one and still_alive(one) is Alive.YES]
         sweep = Sweep(known.root, known.writer, keeper, alive, Pause(()), known.tier)
-        sweep.run(time.monotonic() + DEFAULT.reap)
-        seconds = DEFAULT.reap + MARGIN
+        # Before it as well: whoever is killed in the middle has told at least that.
+        _tell(case, known, {"how": "now"})
+        try:
+            sweep.run(time.monotonic() + DEFAULT.reap)
+            seconds = DEFAULT.reap + MARGIN
+        except OSError:
+            pass  # the tree cannot be seen from here: the supervisors go on with their own ladder
+        told = sweep.signalled
+        detail = {"how": "now", "rounds": sweep.rounds, "signalled_count": len(told)}
+        _tell(case, known, {**detail, "signalled": told[:MOST_NAMED]})
     _wait(case, known, seconds)
+
+
+def _tell(case: Case, known: Known, detail: dict[str, object]) -> None:
+    """What was signalled past the supervisors, into the record: they know nothing of it."""
+    if case.record is None or known.record is Record.MISSING:
+        return
+    with contextlib.suppress(OSError):
+        journal.append(case.record, Forced, known.run, detail=detail)
 
 
 def await_start(case: Case) -> None:

@@ -76,6 +76,13 @@ def _own_signal(f: Facts) -> str:
     return f"lastout had sent {signal} to the root {milliseconds(f['ms'])} before."
 
 
+@says("own-kill-outside")
+def _own_kill_outside(f: Facts) -> str:
+    if f["root_named"]:
+        return "lastout itself had sent SIGKILL to the root, past its supervisor."
+    return "lastout had begun to send SIGKILL to what was alive in the tree, perhaps the root too."
+
+
 @says("no-own-signal")
 def _no_own_signal(f: Facts) -> str:
     return f"lastout itself sent the root no {signal_name(f['signal'])}."

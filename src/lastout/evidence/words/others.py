@@ -78,6 +78,12 @@ def _closed(f: Facts) -> str:
 
 @says("forced")
 def _forced(f: Facts) -> str:
+    if not f["verdict"]:
+        if f["signalled"] is None:
+            return "The stop leaves out the graces: SIGKILL for the tree, past the supervisor."
+        if not (count := f["signalled"]):
+            return "Whom SIGKILL past the supervisor reached, if anybody, is not reported."
+        return f"SIGKILL was sent past the supervisor, to {count} process{'es' * (count != 1)}."
     return f"A forced step was taken; it reported {code(visible(f['verdict']))}."
 
 
