@@ -185,7 +185,7 @@ def acquire(
         front=front,
     )
     with Turn(store, key, wait) as turn:
-        for _ in range(_MOST_TURNS):
+        while turn.lost < _MOST_TURNS:
             try:
                 with _alone_in_process(where, key):
                     return _take(key, where, store, wanted)

@@ -173,6 +173,26 @@ def test_waiting_ends_with_its_bound_and_leaves_no_waiter(tmp_path: Path) -> Non
     grant.release()
 
 
+def test_waiting_for_a_holder_without_a_process_is_no_lost_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it is looked at: who waits for ever was told so after a hundred seconds."""
+    monkeypatch.setattr(sole_writer, "_MOST_TURNS", 2)
+    grant = acquire("k", state=tmp_path)
+    with pytest.raises(Held):
+        acquire("k", state=tmp_path, wait=0.5)
+    got: list[Grant] = []
+    thread = threading.Thread(target=lambda: got.append(acquire("k", state=tmp_path, wait=None)))
+    thread.start()
+    store = sole_writer.open_store(tmp_path)
+    while not store.waiters():
+        assert thread.is_alive()
+    grant.release(Verdict("exited", "never-started", True))
+    thread.join(30)
+    assert got[0].epoch == 2
+    got[0].release()
+
+
 def test_waiting_goes_on_when_the_holder_is_gone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     grant = acquire("k", state=tmp_path)

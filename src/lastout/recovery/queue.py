@@ -28,6 +28,8 @@ class Turn:
         self._key = key
         self._due = None if seconds is None else time.monotonic() + seconds
         self._number: int | None = None
+        self.lost = 0
+        """How often there was nobody to wait for, and somebody else had the key all the same."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,11 +53,12 @@ class Turn:
                 if still_alive(one.identity) is Alive.NO:
                     self._store.wait_end(one.number)
             self._number = self._store.wait_begin(self._key, take(os.getpid()))
-        _wait(lease, left)
+        self.lost += not _wait(lease, left)
         return True
 
 
-def _wait(lease: Lease, seconds: float | None) -> None:
+def _wait(lease: Lease, seconds: float | None) -> bool:
+    """Wait for the holder; False when it was gone already."""
     known = cases.read(cases.of_lease(lease, None)) if lease.holder else None
     # The front ends first, and with it the run; the others are there only when something is left.
     for one in (known.front, known.keeper, known.root, known.writer) if known else ():
@@ -66,9 +69,12 @@ def _wait(lease: Lease, seconds: float | None) -> None:
             try:
                 poll = select.poll()
                 poll.register(fd, select.POLLIN)
+                if poll.poll(0):
+                    return False
                 poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
-                return
+                return True
             finally:
                 os.close(fd)
     # It has no process yet, or none that can be seen from here.
     time.sleep(_LOOK_EVERY if seconds is None else min(seconds, _LOOK_EVERY))
+    return True
