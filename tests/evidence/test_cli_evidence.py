@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import select
@@ -151,6 +152,19 @@ def test_show_has_every_line(state: Path) -> None:
     assert lines[1].split()[0] == "+1.000000"
     raw = call("show", LEFT, "--state", state, "--json").output.splitlines()
     assert json.loads(raw[1])["code"] == 137
+
+
+def test_why_says_who_asked_for_the_stop_and_why(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    argv = [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", "job", "--"]
+    with subprocess.Popen([*argv, "sh", "-c", "echo up; exec cat"], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"up\n"
+        stop = [PYTHON, "-m", "lastout", "stop", "job", "--state", str(state)]
+        subprocess.run([*stop, "--reason", "wrong \x1b branch"], check=True)
+    told = " ".join(call("why", "job", "--state", state).output.split())
+    who = getpass.getuser()
+    assert f"`{who}` asked for a stop, with the reason `wrong \\x1b branch`." in told
 
 
 def test_show_has_what_is_zero(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from lastout.evidence.events import (
     Identity,
     Leftovers,
     Member,
+    Note,
     Observed,
     OpportunityBegan,
     OthersStopped,
@@ -95,6 +96,9 @@ def _alone(event: Event) -> Iterator[Claim]:
             yield _claim("not-started", event, message=event.message, reason=event.reason)
         case StopBegan() | StopAgain():
             yield from _stop(event)
+        case Note(detail={"by": str(by), "now": bool(now), "reason": str() | None as reason}):
+            # What `lastout stop` and the dashboard write before they ask.
+            yield _claim("stop-asked", event, Grade.REPORTED, by=by, now=now, reason=reason)
         case Signalled():
             yield _signalled(event)
         case RootExited():

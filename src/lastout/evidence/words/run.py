@@ -90,6 +90,13 @@ def _stop_reason(f: Facts) -> str:
     return f"Whoever asked for it gave {reason}{by}."
 
 
+@says("stop-asked")
+def _stop_asked(f: Facts) -> str:
+    now = " without graces" if f["now"] else ""
+    reason = f", with the reason {code(visible(f['reason']))}" if f["reason"] else ""
+    return f"{code(visible(f['by']))} asked for a stop{now}{reason}."
+
+
 def _trigger(f: Facts) -> str:
     trigger = f["trigger"]
     if trigger == "owner-died":
