@@ -176,6 +176,22 @@ def test_a_result_has_the_output_and_says_who_took_it(store: Jobs) -> None:
     assert done.stderr.endswith(" bytes of stdout were dropped]\n")
 
 
+def test_jobs_are_found_by_how_they_ended_and_as_the_last(store: Jobs) -> None:
+    assert "there is no job 'last'" in _run(store, "show", "last", status=1)
+    good, bad = (_run(store, "submit", "--", word).strip() for word in ("true", "false"))
+    _run(store, "wait", good)
+    _run(store, "wait", "last", status=1)
+
+    def listed(*words: str) -> list[str]:
+        return [one["id"] for one in json.loads(_run(store, "list", "--json", *words))]
+
+    assert listed("--only", "failed") == [bad]
+    assert listed("--only", "done") == [good]
+    assert listed("--only", "ended") == listed("--only", "failed", "--only", "done") == [good, bad]
+    assert _run(store, "list", "--open") == "no job is open\n"
+    assert bad in _run(store, "show", "last")
+
+
 def test_what_cannot_be_written_down_is_named(store: Jobs, tmp_path: Path) -> None:
     word = os.fsdecode(b"a\xffb")
     said = _run(store, "submit", "--", "printf", word, status=1)

@@ -30,11 +30,18 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS"]
 
 _STATES = ("queued", "starting", "running", "idle", "ended")
+_ENDS = ("done", "failed")
+"""How `ended` is told in the list."""
 
 
 @click.command("list")
 @click.option("--by", metavar="WHO", help="Only jobs of this asker.")
-@click.option("--only", type=click.Choice(_STATES), multiple=True, help="In this state.")
+@click.option(
+    "--only",
+    type=click.Choice([*_STATES, *_ENDS]),
+    multiple=True,
+    help="In this state (repeatable); done and failed are ended.",
+)
 @click.option("--open", "is_open", is_flag=True, help="Only jobs that have not ended.")
 @JSON
 @STATE
@@ -46,16 +53,21 @@ def list_jobs(
     \b
     Examples:
       lastout job list --open
+      lastout job list --only failed
       lastout job list --by ci --json
     """
     with plain():
-        states = [*only, *(_STATES[:-1] if is_open else ())]
-        found = open_jobs(state).list(by=by, states=states or None)
+        wanted = {*only, *(_STATES[:-1] if is_open else ())}
+        found = [
+            one
+            for one in open_jobs(state).list(by=by)
+            if not wanted or wanted & {one.state, _end(one)}
+        ]
         if as_json:
             say_json(found)
             return
         if not found:
-            click.echo("there is no job")
+            click.echo("no job is open" if is_open and not only else "there is no job")
             return
         rows: list[tuple[str, ...]] = [("JOB", "STATE", "AGE", "BY", "NAME", "WHAT")]
         rows += (
@@ -65,9 +77,15 @@ def list_jobs(
         click.echo("\n".join(columns(rows)))
 
 
+def _end(status: Status) -> str | None:
+    if not status.ended:
+        return None
+    return "failed" if status.failed else "done"
+
+
 def _state(status: Status) -> str:
-    if status.ended:
-        return "failed" if status.failed else "done"
+    if (end := _end(status)) is not None:
+        return end
     if status.problem:
         return f"{status.state} (!)"
     return f"{status.state} (asks)" if status.questions else status.state
@@ -80,7 +98,7 @@ def _state(status: Status) -> str:
 def show(job: str, as_json: bool, state: str | None) -> None:
     """Say what a job is doing, what it asks, and what came of it.
 
-    JOB is an id, the beginning of one, or a name.
+    JOB is an id, the beginning of one, a name, or `last`.
     """
     with plain():
         found = job_of(job, state)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from lastout.jobs.errors import NoSuchJob
 from lastout.jobs.store import open_jobs
 
 if TYPE_CHECKING:
@@ -55,8 +56,14 @@ def visible(text: object) -> str:
 
 
 def job_of(word: str, state: str | None) -> Job:
-    """The job that a person means."""
-    return open_jobs(state).get(word)
+    """The job that a person means; `last` is the newest, unless one has that name."""
+    store = open_jobs(state)
+    try:
+        return store.get(word)
+    except NoSuchJob:
+        if word != "last" or not (found := store.list()):
+            raise
+        return store.get(found[-1].id)
 
 
 def waited(job: Job, timeout: float | None, turn: int | None = None) -> Result:
