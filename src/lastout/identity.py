@@ -91,13 +91,23 @@ def from_record(
         raise ValueError(f"not a process identity: {data!r}") from error
 
 
-@functools.lru_cache(maxsize=1)
 def boot_id() -> str:
-    """This boot's id, or "" where the kernel does not tell it (random(4))."""
+    """This boot's id, or "" where the kernel does not tell it (random(4)), or not at this moment."""
+    try:
+        return _boot_id()
+    except OSError:
+        return ""
+
+
+@functools.lru_cache(maxsize=1)
+def _boot_id() -> str:
+    """It, or "" for good. Raises OSError, which is not remembered, when the means are lacking."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
-    except OSError:
+    except OSError as error:
+        if error.errno in pidfs.PASSING:
+            raise
         return ""
 
 
@@ -113,8 +123,8 @@ def pidns() -> int:
 def take(pid: int) -> ProcessIdentity:
     """The identity of the process that has this pid now (a zombie has one too).
 
-    Raises ProcessLookupError when there is none, another OSError when its start time cannot be
-    read: such a process must not be left running by whoever started it.
+    Raises ProcessLookupError when there is none, another OSError when its start time or the boot id
+    cannot be read: such a process must not be left running by whoever started it.
     """
     fd = _pidfd_open(pid)
     try:
@@ -122,7 +132,7 @@ def take(pid: int) -> ProcessIdentity:
         # The pidfd was there first: while it still answers, nobody else can have had the number.
         if not _exists(fd):
             raise ProcessLookupError(errno.ESRCH, "no such process", str(pid))
-        return ProcessIdentity(pid, start, pidfs.inode(fd), boot_id(), pidns())
+        return ProcessIdentity(pid, start, pidfs.inode(fd), _boot_id(), pidns())
     finally:
         os.close(fd)
 

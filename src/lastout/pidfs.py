@@ -13,7 +13,10 @@ import struct
 import sys
 from typing import Any
 
-__all__ = ["has_handles", "inode", "open_by_handle"]
+__all__ = ["PASSING", "has_handles", "inode", "open_by_handle"]
+
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Failures of this moment: they say nothing about the kernel, and are never remembered."""
 
 _FD_PIDFS_ROOT = -10002  # linux/fcntl.h, since 6.17
 _FILEID_KERNFS = 0xFE  # the handle type that pidfs uses; its 8 bytes are the inode
@@ -27,7 +30,10 @@ def inode(fd: int) -> int:
 
 @functools.lru_cache(maxsize=1)
 def has_handles() -> bool:
-    """Whether a stored inode can be reopened: asked by reopening ourselves (6.17, 64 bit)."""
+    """Whether a stored inode can be reopened: asked by reopening ourselves (6.17, 64 bit).
+
+    Raises OSError when it cannot be asked at this moment.
+    """
     if sys.maxsize < 2**32:
         return False
     fd = os.pidfd_open(os.getpid())
@@ -36,7 +42,9 @@ def has_handles() -> bool:
         if not number or not _handle_is_inode(fd, number):
             return False
         again = open_by_handle(number)
-    except OSError:
+    except OSError as error:
+        if error.errno in PASSING:
+            raise
         return False
     finally:
         os.close(fd)
@@ -87,8 +95,9 @@ def _handle_is_inode(fd: int, number: int) -> bool:
 
     handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 8 + 128)
     mount = ctypes.c_int()
-    if (
-        _libc().name_to_handle_at(fd, b"", handle, ctypes.byref(mount), 0x1000) != 0
-    ):  # AT_EMPTY_PATH
+    at_empty_path = 0x1000
+    if _libc().name_to_handle_at(fd, b"", handle, ctypes.byref(mount), at_empty_path) != 0:
+        if (code := ctypes.get_errno()) in PASSING:
+            raise OSError(code, os.strerror(code))
         return False
     return handle.raw[:16] == struct.pack("IiQ", 8, _FILEID_KERNFS, number)

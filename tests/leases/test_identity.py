@@ -262,3 +262,50 @@ def test_it_survives_the_store_and_a_forked_reader(child: subprocess.Popen[bytes
     for rubbish in ({}, {"pid": "x"}, {"pid": None}, "text", 7):
         with pytest.raises(ValueError):
             identity.from_record(rubbish)  # type: ignore[arg-type]
+
+
+_WITHOUT_DESCRIPTORS = """
+import json, os, resource
+from lastout import identity, pidfs
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+pidfs._libc()
+
+
+def at_most(count, ask):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        return ask()
+    except OSError:
+        return "refused"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+pidfs._anonymous()
+told = {"boot": at_most(3, identity.boot_id), "handles": at_most(4, pidfs.has_handles)}
+start = identity.read_stat
+
+
+def then_none(pid):
+    found = start(pid)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    return found
+
+
+identity.read_stat = then_none
+told["taken"] = at_most(soft, lambda: identity.take(os.getpid()).boot_id)
+identity.read_stat = start
+me = identity.take(os.getpid())
+told["then"] = [identity.boot_id(), pidfs.has_handles(), identity.still_alive(me).value]
+print(json.dumps(told))
+"""
+
+
+def test_what_cannot_be_asked_without_a_descriptor_is_asked_again() -> None:
+    argv = [sys.executable, "-c", _WITHOUT_DESCRIPTORS]
+    told = json.loads(subprocess.check_output(argv, text=True, stdin=subprocess.DEVNULL))
+    assert told["boot"] == ""
+    assert told["handles"] in ("refused", False)
+    assert told["taken"] == "refused", "no identity is taken whose boot nobody knows"
+    assert told["then"] == [identity.boot_id(), pidfs.has_handles(), "yes"]
