@@ -192,6 +192,22 @@ def test_jobs_are_found_by_how_they_ended_and_as_the_last(store: Jobs) -> None:
     assert bad in _run(store, "show", "last")
 
 
+def test_json_is_json_also_when_the_time_is_over(store: Jobs) -> None:
+    job = _run(store, "submit", "--", "sleep", "600").strip()
+
+    def told(*words: str) -> dict[str, object]:
+        argv = _argv(store, *words, job, "--timeout", "0.1", "--json")
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 124
+        assert "has no result" in done.stderr
+        return json.loads(done.stdout)
+
+    status = told("wait")
+    assert (status["id"], status.get("state") in ("queued", "starting", "running")) == (job, True)
+    assert "--json is for" in _run(store, "log", job, "--json", "--output", "stdout", status=2)
+    _run(store, "cancel", "--wait", "--now", job)
+
+
 def test_what_cannot_be_written_down_is_named(store: Jobs, tmp_path: Path) -> None:
     word = os.fsdecode(b"a\xffb")
     said = _run(store, "submit", "--", "printf", word, status=1)

@@ -261,6 +261,19 @@ def test_the_command_line(state, serve, work):
     assert lastout("start", "job").returncode == 1
 
 
+def test_json_names_what_was_begun_also_when_the_time_is_over(services, serve, work, wait_bound):
+    serve()
+    services.add("job", work.held())
+    words = ["start", "job", "--wait", "--timeout", "0.1", "--json", "--state", services.state]
+    done = subprocess.run([*LASTOUT, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 124
+    told = json.loads(done.stdout)
+    assert (told["service"], told["completion"]) == ("job", None)
+    work.wait_up()
+    work.let_go()
+    assert services.wait("job", told["activation"], wait_bound).activation == told["activation"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

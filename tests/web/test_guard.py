@@ -208,6 +208,14 @@ def test_a_second_one_leads_to_the_first(server: Server, state: Path) -> None:
         [*words, "--link"], capture_output=True, text=True, env=environment(), timeout=60
     )
     assert (done.returncode, done.stdout) == (0, server.link + "\n")
+    done = subprocess.run(
+        [*words, "--link", "--json"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == {"link": server.link}
 
 
 def test_no_link_of_one_that_does_not_run(state: Path) -> None:

@@ -52,7 +52,8 @@ def cancel(
         found = job_of(job, state)
         asked = found.cancel(by=by or _user(), grace=0 if now else None)
         if waits:
-            waited(found, timeout)
+            late = {"job": found.id, "asked": asked, "ended": False}
+            waited(found, timeout, instead=(lambda: late) if as_json else None)
         if as_json:
             say_json({"job": found.id, "asked": asked, "ended": found.status().ended})
         elif not asked:

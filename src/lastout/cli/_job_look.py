@@ -139,6 +139,8 @@ def log(
     from lastout.cli._job_live import copy, follow_output
     from lastout.jobs.capture import Reader
 
+    if as_json and output is not None:
+        raise click.UsageError("--json is for the events; --output prints bytes as they are")
     with plain():
         found = job_of(job, state)
         if output is not None:
@@ -165,9 +167,13 @@ def log(
 def wait(
     job: str, timeout: float | None, turn: int | None, as_json: bool, state: str | None
 ) -> None:
-    """Wait until a job has its result. Exit status: 0 done, 1 failed, 124 not within the time."""
+    """Wait until a job has its result. Exit status: 0 done, 1 failed, 124 not within the time.
+
+    With --json its result is printed, and its status where the time was over first.
+    """
     with plain():
-        result = waited(job_of(job, state), timeout, turn)
+        found = job_of(job, state)
+        result = waited(found, timeout, turn, instead=found.status if as_json else None)
     _tell(result, as_json)
     _leave(result)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +66,23 @@ def job_of(word: str, state: str | None) -> Job:
         return store.get(found[-1].id)
 
 
-def waited(job: Job, timeout: float | None, turn: int | None = None) -> Result:
-    """The result once it is there; when the time is over first, that is said and the status 124."""
+def waited(
+    job: Job,
+    timeout: float | None,
+    turn: int | None = None,
+    *,
+    instead: Callable[[], object] | None = None,
+) -> Result:
+    """The result once it is there; when the time is over first, that is said and the status 124.
+
+    `instead` is printed as JSON then.
+    """
     try:
         return job.wait(timeout, turn)
     except TimeoutError as error:
         click.echo(f"lastout job: {error}", err=True)
+        if instead is not None:
+            say_json(instead())
         sys.exit(124)
 
 

@@ -182,6 +182,8 @@ def start(
             begun, done = services.run(name, new=new, request=request, timeout=timeout)
         except StillWaiting as error:
             click.echo(f"lastout service: {error}", err=True)
+            if as_json and error.begun is not None:
+                click.echo(json.dumps({**told(error.begun), "completion": None}))
             sys.exit(124 if timeout is not None else 1)
     if as_json:
         click.echo(json.dumps({**told(begun), "completion": document(done)}))

@@ -56,7 +56,7 @@ def command(port: int | None, ask: bool, renew: bool, as_json: bool, state: str 
             kept = Keeping(locate(state))
             if not kept.served or kept.link is None:
                 raise click.ClickException("no dashboard of this state directory is being served")
-            click.echo(kept.link)
+            click.echo(json.dumps({"link": kept.link}) if as_json else kept.link)
             return
         serve(state, port=port, renew=renew, ready=ready)
     except AlreadyServed as error:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lastout.errors import LastoutError
+
+if TYPE_CHECKING:
+    from lastout.services.store import Begun
 
 __all__ = [
     "AlreadyRunning",
@@ -58,7 +63,12 @@ class NotRunning(ServiceError):
 
 
 class StillWaiting(ServiceError):
-    """The activation has not been completed yet; it goes on, or waits for its service process."""
+    """The activation has not been completed yet; it goes on, or waits for its service process.
+
+    `begun` says which, where the same call has triggered it.
+    """
+
+    begun: Begun | None = None
 
 
 class Busy(ServiceError):

@@ -19,7 +19,7 @@ from lastout.services import begin, layout, provision, sentences, steps, systemd
 from lastout.services.activation import Activation, Asker, StopAsked
 from lastout.services.completion import Completion
 from lastout.services.definition import VERSION, Definition, load
-from lastout.services.errors import NoRoute, NotRunning, ServiceError
+from lastout.services.errors import NoRoute, NotRunning, ServiceError, StillWaiting
 from lastout.services.provision import owner_asks
 from lastout.services.steps import RETRY, Found, State
 from lastout.services.wire import Connection
@@ -184,6 +184,9 @@ class Services:
         begun, connection = self._begin(name, new, request)
         try:
             return begun, waiting.wait(self.state, name, begun.activation, timeout, connection)
+        except StillWaiting as error:
+            error.begun = begun
+            raise
         finally:
             if connection is not None:
                 connection.close()
