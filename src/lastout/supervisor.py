@@ -76,11 +76,13 @@ def command(
 
     `owner` is whose death stops the run: "parent" whoever starts the argv, "self" this process, an
     identity of another ancestor, None nobody. `graces` is a preset's name or `Graces`; `timeout` is
-    in seconds. `record` is a path, or True for a new run below `state`. `contain` is the tier that
-    holds what is started. `forward` names signals, `mask` the arguments that the record shows as
-    `***`, besides what looks like a secret. `rlimits` maps a name of getrlimit(2) without `RLIMIT_`
-    to soft and hard limit (-1: unlimited). `observe` (seconds) holds the exited root for one look,
-    `ctty` makes stdin, a terminal, the controlling one.
+    in seconds. Without `record`, a path, or True for a new run below `state`, no record is written.
+    `key` is a word in it: only `open_process` and `lastout run --key` let one run at a time have a
+    key. `contain` is the tier that holds what is started. `forward` names signals, `mask` the
+    arguments that the record shows as `***`, besides what looks like a secret. `rlimits` maps a
+    name of getrlimit(2) without `RLIMIT_` to soft and hard limit (-1: unlimited). `observe`
+    (seconds) holds the exited root for one look, `ctty` makes stdin, a terminal, the controlling
+    one.
     Raises ValueError or TypeError for what the supervisor would refuse, SupervisorMissing when it
     is not installed.
     """
@@ -96,6 +98,8 @@ def command(
         add("--owner", _self())
     elif owner != "parent":
         add("--owner", _other(owner))
+    if state is not None and not record:
+        raise ValueError("state says where the record is to be: it needs record=True")
     if record is True:
         run = run or new_run()
         record = record_path(run, state)

@@ -121,6 +121,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"graces": "fast"}, ValueError, "preset"),
     ({"graces": Graces(observe=1)}, ValueError, "observer"),
     ({"run": "a/b"}, ValueError, "run id"),
+    ({"state": "/tmp/x"}, ValueError, "record=True"),
     ({"lock": "/tmp/x"}, ValueError, "epoch"),
     ({"epoch": 3}, ValueError, "lock"),
     ({"control": -1}, ValueError, "control"),
