@@ -147,6 +147,15 @@ def test_a_last_word_decides_whatever_else_is_true(record: Record) -> None:
     assert decision.verdict.kind == "exited"
 
 
+def test_a_root_that_the_lease_knows_is_looked_at_though_the_record_is_empty() -> None:
+    """The record was cut off: that the cgroup is gone is then no end of a start."""
+    known = Facts(True, Record.EMPTY, front=NO, keeper=NO, root=YES, cgroup_removed=True)
+    assert decide(known).step is Step.FORCE
+    gone = decide(replace(known, root=NO)).verdict
+    assert gone is not None
+    assert (gone.kind, gone.how) == ("killed", "root-gone")
+
+
 facts = st.builds(
     Facts,
     same_boot=st.sampled_from([True, False, None]),

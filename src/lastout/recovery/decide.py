@@ -108,7 +108,8 @@ def decide(facts: Facts) -> Decision:
         return Decision(Step.SETTLE, facts.forced, "the forced step was taken")
     if facts.record is Record.TREE_UNPROVEN and (found := _after_the_bound(facts)):
         return found
-    if facts.cgroup_removed and facts.front is Alive.NO and facts.record is Record.EMPTY:
+    unstarted = facts.record is Record.EMPTY and facts.root is None  # a lease may know the root
+    if facts.cgroup_removed and facts.front is Alive.NO and unstarted:
         # The kernel lets it go only when nothing lives in it, and there is nobody to make another.
         return _settle(facts, EXITED, "cgroup-removed", True)
     match _supervisors(facts):
