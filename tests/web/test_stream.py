@@ -199,6 +199,11 @@ def test_a_record_far_away_that_a_lease_names_is_followed(
     path.write_text(one.record.read_text().replace(one.id, grant.run))
     row = stream.row(grant.run, lambda row: row["state"] == "running")
     assert row["command"] == "sleep 60"
+    second = sole_writer.acquire("k2", state=state, record=path)
+    with path.open("a") as file:
+        file.write(one.record.read_text().replace(one.id, second.run).replace('"60"', '"61"'))
+    row = stream.row(second.run, lambda row: row["state"] == "running")
+    assert row["command"] == "sleep 61", "of the run that was appended, under its own name"
     stream.close()
 
 
