@@ -77,7 +77,7 @@ def test_every_tool_says_what_it_takes_and_gives(shared):
         ("job_cancel", {"job": "nothing"}, ["nothing"]),
         ("job_message", {"job": "nothing", "text": "x"}, ["nothing"]),
         ("job_answer", {"job": "nothing", "choice": "allow"}, ["nothing"]),
-        ("job_list", {"states": ["gone"]}, ["'gone'", "$.states"]),
+        ("job_list", {"states": ["failed"]}, ["'failed'", "$.states", "(one of 'ended', 'idle'"]),
         ("service_start", {"name": "nothing"}, ["no service 'nothing'"]),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

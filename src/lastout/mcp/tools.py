@@ -61,7 +61,8 @@ async def call_tool(call: Call, tool: Tool, given: dict[str, Any]) -> answers.An
         fields = msgspec.structs.fields(tool.takes)
         needed = [field.name for field in fields if field.required]
         names = [field.name for field in fields]
-        problem = sentences.arguments_are(tool.name, str(error), names, needed)
+        told = f"{error}{_choices(tool.takes, str(error))}"
+        problem = sentences.arguments_are(tool.name, told, names, needed)
         raise ToolFailed(problem) from error
     try:
         return await tool.do(call, asked)
@@ -71,3 +72,13 @@ async def call_tool(call: Call, tool: Tool, given: dict[str, Any]) -> answers.An
         raise ToolFailed(str(error)) from error
     except OSError as error:
         raise ToolFailed(sentences.unexpected(error)) from error
+
+
+def _choices(takes: type[msgspec.Struct], problem: str) -> str:
+    """What a word can be that is none of the choices: msgspec names only the word."""
+    if "Invalid enum value" not in problem:
+        return ""
+    field = problem.partition("`$.")[2].partition("`")[0].partition("[")[0]
+    schema = msgspec.json.schema(takes)["$defs"][takes.__name__]["properties"].get(field, {})
+    values = schema.get("enum") or schema.get("items", {}).get("enum") or ()
+    return f" (one of {', '.join(map(repr, values))})" if values else ""
