@@ -10,6 +10,7 @@ import signal as signals
 from collections.abc import AsyncIterator
 
 import anyio
+import anyio.to_thread  # with `overdue`: nothing can be imported when there are no descriptors left
 from anyio import BrokenResourceError, BusyResourceError, ClosedResourceError, EndOfStream
 
 from lastout.control import Control
@@ -19,6 +20,7 @@ from lastout.forked import register, unregister
 from lastout.graces import HEARD, MARGIN
 from lastout.identity import ProcessIdentity
 from lastout.outcome import Outcome, decide, identity_of
+from lastout.overdue import conclude
 from lastout.reason import Reason, check_stop
 from lastout.spawn import Spawned
 from lastout.streams import PipeReceiveStream, PipeSendStream
@@ -229,8 +231,6 @@ class Process:
         if telling.final:
             outcome = self._decide()
         else:
-            from lastout.overdue import conclude
-
             outcome = await conclude(
                 telling.facts, run=self.run, record=self.record, deadline=telling.overdue_at
             )

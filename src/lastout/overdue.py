@@ -76,8 +76,8 @@ async def _keeper_ends(started: Started, deadline: float) -> None:
 
     try:
         fd = identity.open_pidfd(identity_of(started.keeper, started))
-    except (ProcessLookupError, identity.IdentityUnknown):
-        return
+    except (OSError, identity.IdentityUnknown):
+        return  # it is gone, or cannot be waited for at this moment
     try:
         with anyio.CancelScope(deadline=deadline):
             await anyio.wait_readable(fd)

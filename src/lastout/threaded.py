@@ -20,6 +20,7 @@ from lastout.forked import unregister
 from lastout.graces import HEARD, MARGIN
 from lastout.link import Link
 from lastout.outcome import Outcome, decide, identity_of
+from lastout.overdue import settle
 from lastout.told import Told
 
 if TYPE_CHECKING:
@@ -143,8 +144,6 @@ class Threaded:
         if self._told.final:
             outcome = self._decide()
         else:
-            from lastout.overdue import settle
-
             outcome = settle(self._told.facts, run=self.run, record=self.record)
         assert self._link is not None
         if not self._link.front_gone and outcome.verdict != "unproven":

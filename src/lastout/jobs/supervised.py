@@ -19,6 +19,7 @@ from lastout.graces import HEARD, MARGIN
 from lastout.identity import ProcessIdentity
 from lastout.link import Link
 from lastout.outcome import Outcome, decide, identity_of
+from lastout.overdue import settle
 from lastout.told import Told
 
 __all__ = ["Supervised"]
@@ -131,8 +132,6 @@ class Supervised:
         if self.told.final:
             outcome = decide(self.told.facts, run=self.run, record=self.record)
         else:
-            from lastout.overdue import settle
-
             outcome = settle(self.told.facts, run=self.run, record=self.record)
         if not self.link.front_gone and outcome.verdict != "unproven":
             self.link.signal_front(signal.SIGKILL)
