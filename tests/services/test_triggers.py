@@ -298,6 +298,20 @@ def test_completions_are_kept_up_to_the_number(services, serve, work, wait_bound
     assert ids(services.state, "job") == known[1:]  # two, and the newest
 
 
+def test_a_token_is_advised_only_where_it_helps(services, state):
+    services.add("job", ["true"])
+
+    def inside(*words: str) -> str:
+        run = [*LASTOUT[:-1], "run", "--no-record", "--", *LASTOUT, *words, "--state", str(state)]
+        done = subprocess.run(run, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "ask from outside of it" in done.stderr
+        return done.stderr
+
+    assert "--token" not in inside("serve", "--detach")
+    assert "--token" in inside("remove", "job")
+
+
 def test_a_member_of_a_run_is_recognised(tmp_path):
     from lastout import supervisor
 

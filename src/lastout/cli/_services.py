@@ -127,7 +127,7 @@ def serve_detached(state: str) -> dict[str, int]:
     """
     run = run_above()
     if run is not None:
-        raise NotItsOwner(sentences.member_asks("the service process", run))
+        raise NotItsOwner(sentences.member_asks("the service process", run, token=False))
     services = open_services(state)
     if services.serving() is not None:
         raise NoRoute(sentences.SERVES_ALREADY)

@@ -382,7 +382,7 @@ def _serve(state: str) -> None:
 
     run = run_above()
     if run is not None:
-        raise NotItsOwner(sentences.member_asks("the service process", run))
+        raise NotItsOwner(sentences.member_asks("the service process", run, token=False))
     server = Server(state)
     click.echo(f"serving {state} as pid {os.getpid()}", err=True)
     server.run()

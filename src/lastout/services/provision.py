@@ -91,7 +91,7 @@ def owner_asks(what: str, definition: Definition | None, token: str | None) -> N
         return
     run = run_above()
     if run is not None:
-        raise NotItsOwner(sentences.member_asks(what, run))
+        raise NotItsOwner(sentences.member_asks(what, run, token=definition is not None))
 
 
 def environment(named: Mapping[str, str]) -> dict[str, str]:

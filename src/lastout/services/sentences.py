@@ -131,12 +131,13 @@ def not_running(name: str) -> str:
     return f"no activation of {name!r} is under way"
 
 
-def member_asks(what: str, run: str | None) -> str:
-    """An agent, or its tool, asks for what is the owner's."""
+def member_asks(what: str, run: str | None, *, token: bool) -> str:
+    """An agent, or its tool, asks for what is the owner's; `token`: whose token would do."""
     who = f"run {run}" if run else "a run"
+    other = ", or with the owner's --token" if token else ""
     return (
         f"{what} is for the service's owner, and this was asked from inside {who}; "
-        "ask from outside of it, or with the owner's --token. Nothing was changed"
+        f"ask from outside of it{other}. Nothing was changed"
     )
 
 
