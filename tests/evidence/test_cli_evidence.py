@@ -167,6 +167,17 @@ def test_why_says_who_asked_for_the_stop_and_why(tmp_path: Path) -> None:
     assert f"`{who}` asked for a stop, with the reason `wrong \\x1b branch`." in told
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["ps", "why last", "show last", "logs last", "stop k", "lease list", "job list"],
+)
+def test_who_reads_does_not_make_the_state_directory(tmp_path: Path, words: str) -> None:
+    typo = tmp_path / "typo"
+    done = call(*words.split(), "--state", typo, code=2)
+    assert f"Directory '{typo}' does not exist" in done.output
+    assert not typo.exists()
+
+
 def test_show_has_what_is_zero(tmp_path: Path) -> None:
     state = tmp_path / "state"
     run = [PYTHON, "-m", "lastout", "run", "--state", str(state), "--run", "job", "--", "true"]

@@ -33,6 +33,7 @@ class Shell:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.state = directory / "state"
+        self.state.mkdir(0o700)  # whoever reads does not make it
         self.running: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -338,7 +339,6 @@ def test_a_terminal_is_not_written_to_by_a_key(shell: Shell) -> None:
 def test_another_users_state_directory_is_refused(shell: Shell) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    shell.state.mkdir()
     os.chown(shell.state, 65534, 65534)
     done = shell("run", "--key", "k", "--", "echo", "never")
     assert (done.returncode, done.stdout) == (125, "")

@@ -18,7 +18,7 @@ from lastout.cli._job_words import (
     visible,
     waited,
 )
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import JSON, THERE
 from lastout.cli._plain import plain
 from lastout.cli._tables import columns
 from lastout.jobs.store import open_jobs
@@ -44,7 +44,7 @@ _ENDS = ("done", "failed")
 )
 @click.option("--open", "is_open", is_flag=True, help="Only jobs that have not ended.")
 @JSON
-@STATE
+@THERE
 def list_jobs(
     by: str | None, only: tuple[str, ...], is_open: bool, as_json: bool, state: str | None
 ) -> None:
@@ -94,7 +94,7 @@ def _state(status: Status) -> str:
 @click.command("show")
 @JOB
 @JSON
-@STATE
+@THERE
 def show(job: str, as_json: bool, state: str | None) -> None:
     """Say what a job is doing, what it asks, and what came of it.
 
@@ -125,7 +125,7 @@ def _maybe(job: object, turn: int) -> Result | None:
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only events above a number.")
 @click.option("--output", type=click.Choice(["stdout", "stderr"]), help="A command's output.")
 @JSON
-@STATE
+@THERE
 def log(
     job: str, follow: bool, after: int, output: str | None, as_json: bool, state: str | None
 ) -> None:
@@ -163,7 +163,7 @@ def log(
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS")
 @click.option("--turn", type=click.IntRange(min=1), help="A turn (default: until it rests).")
 @JSON
-@STATE
+@THERE
 def wait(
     job: str, timeout: float | None, turn: int | None, as_json: bool, state: str | None
 ) -> None:
@@ -183,7 +183,7 @@ def wait(
 @click.option("--turn", type=click.IntRange(min=1), help="A turn (default: the newest).")
 @click.option("--take", "taker", metavar="ME", help="Take it: nobody else can, you can again.")
 @JSON
-@STATE
+@THERE
 def result(job: str, turn: int | None, taker: str | None, as_json: bool, state: str | None) -> None:
     """Print the result of a job, and take it with --take. Exit status: 0 done, 1 failed.
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["JSON", "STATE"]
+__all__ = ["JSON", "STATE", "THERE"]
 
 STATE = click.option("--state", metavar="DIR", help="The state directory, where it is another.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+THERE = click.option(
+    "--state",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="The state directory, where it is another.",
+)
+"""For commands that read: one that is not there is a slip of the pen, and is not made."""

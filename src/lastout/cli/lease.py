@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lastout.cli._leases import columns, process, store
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import JSON, THERE
 from lastout.cli._plain import plain
 from lastout.evidence import journal
 from lastout.evidence.events import Note
@@ -32,7 +32,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also keys that are free.")
 @JSON
-@STATE
+@THERE
 def list_leases(everything: bool, as_json: bool, state: str | None) -> None:
     """List the keys that are held.
 
@@ -73,7 +73,7 @@ def list_leases(everything: bool, as_json: bool, state: str | None) -> None:
 @click.argument("key")
 @click.option("--limit", default=50, show_default=True, help="How many lines of history.")
 @JSON
-@STATE
+@THERE
 def show(key: str, limit: int, as_json: bool, state: str | None) -> None:
     """Show a key: who holds it, on what evidence it was released last, and its history."""
     with plain():
@@ -108,7 +108,7 @@ def show(key: str, limit: int, as_json: bool, state: str | None) -> None:
 @command.command("release")
 @click.argument("key")
 @click.option("--reason", required=True, help="How you know that the agent is gone.")
-@STATE
+@THERE
 def release(key: str, reason: str, state: str | None) -> None:
     """Release an unproven lease, on your word that its agent is gone.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from lastout.cli._evidence import RUN, record
-from lastout.cli._options import STATE
+from lastout.cli._options import THERE
 from lastout.cli._plain import plain
 
 __all__ = ["command"]
@@ -21,7 +21,7 @@ __all__ = ["command"]
 @click.option("-f", "--follow", is_flag=True, help="Wait for more lines until the run is over.")
 @click.option("-n", "--number", type=click.IntRange(0), help="Only so many lines, the last ones.")
 @click.option("--path", "only_path", is_flag=True, help="Only say where the record is.")
-@STATE
+@THERE
 def command(run: str, follow: bool, number: int | None, only_path: bool, state: str | None) -> None:
     """Print the record of a run, byte for byte: one JSON line for each fact.
 

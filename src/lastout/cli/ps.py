@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lastout.cli._leases import age, columns, held, store
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import JSON, THERE
 from lastout.cli._plain import plain
 from lastout.evidence.words.parts import command_line
 from lastout.identity import Alive, still_alive
@@ -28,7 +28,7 @@ _EVERY = 1.0
 @click.command("ps")
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 @JSON
-@STATE
+@THERE
 def command(watch: bool, as_json: bool, state: str | None) -> None:
     """List the runs that are not over, with their leases and with who waits for a key.
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from lastout.cli._evidence import RUN, record
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import JSON, THERE
 from lastout.cli._plain import plain
 
 __all__ = ["command"]
@@ -26,7 +26,7 @@ _HEADER = ("v", "event", "run", "from", "seq", "boottime_ns", "time")
 @click.option("--html", metavar="FILE", type=click.Path(dir_okay=False), help="As a page.")
 @click.option("--timeline", is_flag=True, help="Draw the time line here.")
 @JSON
-@STATE
+@THERE
 def command(
     run: str,
     follow: bool,

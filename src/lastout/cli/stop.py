@@ -11,7 +11,7 @@ import sys
 import click
 
 from lastout.cli._leases import case_of, store
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import JSON, THERE
 from lastout.cli._plain import plain
 from lastout.evidence import journal
 from lastout.evidence.events import Note
@@ -27,7 +27,7 @@ __all__ = ["command"]
 @click.option("--now", is_flag=True, help="SIGKILL to the whole tree at once, without the graces.")
 @click.option("--reason", help="Why, for the record.")
 @JSON
-@STATE
+@THERE
 def command(name: str, now: bool, reason: str | None, as_json: bool, state: str | None) -> None:
     """Stop a run, by its id, the beginning of its id, or the key that it holds.
 

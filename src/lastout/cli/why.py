@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastout.cli._evidence import RUN, document, paragraphs, record
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import JSON, THERE
 from lastout.cli._plain import plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _JUST_NOW_S = 0.5
 @click.option("-v", "--verbose", is_flag=True, help="Everything, with the numbers behind it.")
 @click.option("--timeline/--no-timeline", default=None, help="Draw it (default: on a terminal).")
 @JSON
-@STATE
+@THERE
 def command(
     run: str, verbose: bool, timeline: bool | None, as_json: bool, state: str | None
 ) -> None:
