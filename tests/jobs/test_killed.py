@@ -18,7 +18,7 @@ from harness.pauses import stillness
 from lastout import identity
 from lastout.evidence.watch import Watch
 from lastout.identity import take
-from lastout.jobs import AlreadyTaken, Command, Job, Jobs, open_jobs, route
+from lastout.jobs import AgentTurn, AlreadyTaken, Command, Job, Jobs, door, open_jobs, route
 from lastout.jobs import queue as queues
 from lastout.recovery import case
 from lastout.recovery.case import Known
@@ -43,6 +43,16 @@ from harness import dying
 count = dying.arm({number})
 from lastout.jobs import Job
 print(Job({state!r}, {job!r}).take("first").turn, count())
+"""
+
+
+_CANCELS = """
+import sys
+sys.path[:0] = [{harness!r}, {source!r}]
+from harness import dying
+count = dying.arm({number})
+from lastout.jobs import Job
+print(Job({state!r}, {job!r}).cancel(by="her"), count())
 """
 
 
@@ -160,6 +170,38 @@ print(count())
         pytest.skip(f"it takes {told[0]} steps")
     _ends_once(store.state, marks, nothing_left)
     assert job.result().why == "runner-lost"
+
+
+@_steps(7, 28)
+@pytest.mark.parametrize("agent", [False, True])
+def test_who_cancels_a_job_that_waits_is_killed(
+    store: Jobs, tmp_path: Path, nothing_left: set[Identity], number: int, agent: bool
+) -> None:
+    with door.door(store.state):  # nobody else may run meanwhile
+        held = [slot for _ in range(4) if (slot := door.free_slot(store.state)) is not None]
+    marks = tmp_path / "marks"
+    if agent:
+        job = store.submit(AgentTurn(agent="scripted", prompt=f"/run echo x >>{marks}", keep=0))
+        job.message("/say more")
+    else:
+        job = store.submit(Command(["sh", "-c", f"echo x >>{marks}"]))
+    code = _CANCELS.format(
+        harness=_HARNESS, source=_SOURCE, number=number, state=store.state, job=job.id
+    )
+    status, said = _python(code)
+    asked = any(Path(job.directory).glob("inbox*/cancel-*"))
+    for _, fd in held:
+        os.close(fd)
+    if status == 0 and int(said[1]) < number:
+        pytest.skip(f"it takes {said[1]} steps")
+    store.recover()
+    job.wait(PATIENCE)
+    runners_end(store.state, nothing_left)
+    result = job.wait(PATIENCE)
+    assert (result.why in ("abort", "runner-lost"), marks.exists()) == (asked, not asked)
+    assert result.remaining_count == 0
+    assert queues.entries(store.state) == []
+    assert queues.active(store.state) == []
 
 
 @_steps(2, 8)

@@ -7,8 +7,9 @@ import os
 import signal
 
 from lastout import identity
-from lastout.jobs import door, inbox, layout, reading, route, sentences
+from lastout.jobs import door, inbox, layout, queue, reading, route, sentences
 from lastout.jobs.desk import Desk
+from lastout.jobs.queue import Entry
 from lastout.jobs.result import nothing_ran
 from lastout.jobs.spec import Spec
 from lastout.jobs.work import Cancel
@@ -46,6 +47,10 @@ def _while_it_waits(state: str, spec: Spec, request: Cancel) -> bool:
     with door.door(state), layout.try_lock(path) as fd:
         if fd is None or reading.stored(state, spec.id) is not None:
             return False
+        # Before the inbox is closed: whoever dies from here on leaves a job that has begun and lost
+        # its runner, never one that the next runner would take although its end was asked for.
+        with contextlib.suppress(FileNotFoundError):  # it has begun, and its runner is lost
+            queue.begin(state, Entry(spec.queued_ns, layout.by_digest(spec.by), spec.id))
         desk = Desk(state, spec)
         try:
             desk.publish(
