@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from harness.identity import Identity
 from harness.jobs import PATIENCE, Gate, Line, runners_end
 from lastout import jobs
 from lastout.jobs import (
+    AgentTurn,
     AlreadyTaken,
     Command,
     DamagedJob,
@@ -27,9 +29,11 @@ from lastout.jobs import (
     NoResult,
     NoSuchJob,
     NotTaken,
+    Result,
     door,
     inbox,
 )
+from lastout.jobs.desk import Desk
 from lastout.jobs.work import Message
 
 
@@ -84,6 +88,33 @@ def test_a_caller_that_starts_again_finds_its_jobs_and_hears_what_it_missed(
     assert [one.seq for one in missed] == [one.seq for one in again.feed()][seen:]
     assert [type(one).__name__ for one in missed][-2:] == ["TurnEnded", "Ended"]
     assert store.get("mine").id == again.id
+
+
+def test_a_message_that_was_delivered_is_waited_for_before_its_turn_has_begun(
+    store: Jobs,
+) -> None:
+    with door.door(store.state):  # nobody else runs it
+        held = [slot for _ in range(4) if (slot := door.free_slot(store.state)) is not None]
+    job = store.submit(AgentTurn(agent="scripted", prompt="one"))
+    desk = Desk(store.state, job.spec)
+    desk.claim()
+    desk.turn_began(None)
+    first = Result(version=0, job="", turn=0, final=False, failed=False, why="completion")
+    desk.publish(first)
+    desk.idle(60)
+    assert job.wait(0).turn == 1
+    job.message("two")
+    with pytest.raises(TimeoutError):
+        job.wait(0)
+    assert len(desk.requests()) == 1
+    state = job.status().state
+    with contextlib.suppress(TimeoutError):
+        raise AssertionError(f"it waits for nothing, and has {job.wait(0)}")
+    desk.end(first)
+    desk.close()
+    for _, fd in held:
+        os.close(fd)
+    assert (state, job.status().state) == ("running", "ended")
 
 
 def test_nothing_is_removed_that_runs_or_was_not_taken(

@@ -199,7 +199,7 @@ def _values(pairs: dict[str, str]) -> dict[str, Any]:
     for name, value in pairs.items():
         try:
             found[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[name] = value
     return found
 

@@ -9,6 +9,7 @@ should the runner be killed too, its supervisor sees its owner die.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -58,13 +59,16 @@ def prepare(state: str, work: Kind) -> Prepared:
             with door.door(state):
                 submitting.check_name(state, spec)
                 queue.activate(state, by, spec.id)
+                whole = layout.job_directory(state, spec.id)
                 try:
                     submitting.take_name(state, spec)
-                    os.rename(half, layout.job_directory(state, spec.id))
+                    os.rename(half, whole)
+                    sync_directory(layout.jobs_directory(state))
                 except BaseException:
                     queue.deactivate(state, by, spec.id)
+                    with contextlib.suppress(FileNotFoundError):
+                        os.rename(whole, half)
                     raise
-            sync_directory(layout.jobs_directory(state))
         except BaseException:
             os.close(lock)
             raise

@@ -87,7 +87,9 @@ def lost(
     """The result of a job whose runner is gone: with what is known of its last run."""
     lines = list(events)
     code, signal = _native(outcome) if outcome is not None else (None, None)
-    count = 0 if proven else _remaining(outcome, lines) if outcome is not None else None
+    count: int | None = 0
+    if not proven:  # of all its runs; the last one's tree may be gone all the same
+        count = (_remaining(outcome, lines) or None) if outcome is not None else None
     reasons = [reason]
     if code is not None or signal is not None:
         reasons.append(sentences.ended_with(code, signal))

@@ -105,6 +105,8 @@ class Desk:
         names = tuple(name for name, _ in found if name.startswith("message-"))
         if names:
             self.stored.messages += names
+            if self.stored.state == "idle":
+                self.stored.state = "running"  # a turn is due: nobody is told that it rests
             self._save()
         return [request for _, request in found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -247,3 +248,7 @@ def _read(path: str) -> bytes | None:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:  # one job's, and none of the others' business
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # it is ours
+        raise DamagedJob(sentences.damaged(os.path.basename(path), str(error))) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterable
 
 import msgspec
@@ -32,7 +33,7 @@ from lastout.recovery import act
 from lastout.recovery import case as cases
 from lastout.recovery.case import Asker, Case
 
-__all__ = ["Recovered", "conclude_runs", "recover", "recover_active", "recover_job"]
+__all__ = ["Recovered", "conclude_runs", "recover", "recover_active", "recover_job", "sweep"]
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -50,21 +51,33 @@ def recover(state: str | os.PathLike[str] | None = None) -> list[Recovered]:
     where = states.locate(state)
     queued = [entry.job for entry in queue.entries(where)]
     found = _recover_all(where, (*(job for _, job in queue.active(where)), *queued))
-    _sweep(where)
+    sweep(where, 0.0)
     return found
 
 
 def recover_active(state: str) -> list[Recovered]:
-    """`recover` for what has begun: what waits has nothing to be recovered."""
-    return _recover_all(state, (job for _, job in queue.active(state)))
+    """`recover` for what has begun: what waits has nothing to be recovered.
+
+    What cannot be recovered now (a full disk) is left for the next time.
+    """
+    with contextlib.suppress(OSError):
+        return _recover_all(state, (job for _, job in queue.active(state)))
+    return []
 
 
 def _recover_all(state: str, jobs: Iterable[str]) -> list[Recovered]:
     found = []
+    failed = None
     for job in dict.fromkeys(jobs):
-        with contextlib.suppress(JobsError):
+        try:
             if (one := recover_job(state, job)) is not None:
                 found.append(one)
+        except JobsError:
+            continue
+        except OSError as error:
+            failed = error
+    if failed is not None:
+        raise failed
     return found
 
 
@@ -215,12 +228,23 @@ def _inside(state: str, runs: tuple[str, ...]) -> bool:
     return False
 
 
-def _sweep(state: str) -> None:
+HALF_AGE = 3600.0
+"""Seconds: a submitter that has made its directory needs a moment to lock it."""
+
+
+def _age(entry: os.DirEntry[str]) -> float:
+    try:
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return -1.0  # it is gone
+
+
+def sweep(state: str, older_than: float) -> None:
     """What submitters and removers left half-way: nobody holds its lock, and nobody has seen it."""
     top = layout.jobs_directory(state)
     with contextlib.suppress(FileNotFoundError), os.scandir(top) as entries:
         for entry in entries:
-            if entry.name.startswith(layout.HALF):
+            if entry.name.startswith(layout.HALF) and _age(entry) >= older_than:
                 with contextlib.suppress(OSError):
                     os.rmdir(entry.path)  # not even a lock in it
                 with contextlib.suppress(OSError):

@@ -12,12 +12,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from lastout.above import run_above
 from lastout.identity import take
-from lastout.jobs import door, layout, queue, sentences
-from lastout.jobs.errors import NoRoute
+from lastout.jobs import door, layout, queue, reading, sentences
+from lastout.jobs.errors import JobsError, NoRoute, NoSuchJob
 from lastout.jobs.result import Process
 
 __all__ = [
@@ -70,7 +71,12 @@ def start_runners(state: str, *, inside: bool = False) -> int:
     started = 0
     with door.door(state):
         taken = [slot.job for slot in door.slots(state)]
-        waiting = sum(entry.job not in taken for entry in queue.entries(state))
+        waits = (
+            entry
+            for entry in queue.entries(state)
+            if entry.job not in taken and _can_be_run(state, entry.job)
+        )
+        waiting = sum(1 for _ in islice(waits, door.limit(state)))
         due = waiting + _lost(state) - taken.count(None)
         while due > started:
             slot = door.free_slot(state)
@@ -144,9 +150,22 @@ def _lost(state: str) -> int:
     lost = 0
     for _, job in queue.active(state):
         path = os.path.join(layout.job_directory(state, job), layout.LOCK)
-        with contextlib.suppress(FileNotFoundError), layout.try_lock(path) as fd:
-            lost += fd is not None
+        with contextlib.suppress(OSError), layout.try_lock(path) as fd:
+            lost += fd is not None and _can_be_run(state, job)
     return lost
+
+
+def _can_be_run(state: str, job: str) -> bool:
+    """Not what is damaged, or of a later version: no runner of ours would ever have it."""
+    try:
+        reading.spec(state, job)
+        reading.stored(state, job)
+        reading.final(state, job)
+    except NoSuchJob:  # damaged, or not there at all: a runner takes the latter out of the queue
+        return not os.path.exists(layout.job_directory(state, job))
+    except JobsError:
+        return False
+    return True
 
 
 def _service(state: str) -> bool:

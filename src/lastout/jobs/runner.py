@@ -76,6 +76,7 @@ class Runner:
             recovered.recover_active(self.state)
             claimed = self._claim()
             if claimed is None:
+                recovered.sweep(self.state, recovered.HALF_AGE)
                 return
             spec, entry, lock = claimed
             try:
@@ -124,6 +125,8 @@ class Runner:
         except FileNotFoundError:
             queue.discard(self.state, entry)  # its submitter died before the job was there
             return None
+        except OSError:
+            return None  # told where somebody looks (`job list`): the others go on
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if reading.stored(self.state, entry.job) is None:

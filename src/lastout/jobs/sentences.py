@@ -26,6 +26,7 @@ __all__ = [
     "no_messages",
     "no_result",
     "no_such_job",
+    "no_text",
     "not_ended",
     "not_questioned",
     "not_started",
@@ -103,6 +104,11 @@ def ended(job: str, *, agent: bool) -> str:
 def no_messages(job: str) -> str:
     """For a message to a command."""
     return f"job {job} is a plain command: it takes no messages"
+
+
+def no_text(state: str) -> str:
+    """For a state directory whose name is bytes."""
+    return f"the state directory {state!r} is not UTF-8: jobs cannot be kept in it"
 
 
 def not_ended(job: str) -> str:

@@ -42,6 +42,7 @@ def submit(state: str, work: Kind) -> str:
     entry = Entry(spec.queued_ns, layout.by_digest(spec.by), spec.id)
     top = layout.jobs_directory(state)
     half = os.path.join(top, layout.HALF + spec.id)
+    whole = layout.job_directory(state, spec.id)
     try:
         lock = made(half, spec)
         try:
@@ -51,10 +52,19 @@ def submit(state: str, work: Kind) -> str:
                 queue.enter(state, entry)
                 try:
                     take_name(state, spec)
-                    os.rename(half, layout.job_directory(state, spec.id))
+                    os.rename(half, whole)
                 except BaseException:
                     queue.discard(state, entry)
                     raise
+            try:
+                sync_directory(top)
+                sync_directory(os.path.join(top, "queue"))
+            except BaseException:
+                # Its lock is still ours: nobody has begun it.
+                with door.door(state):
+                    queue.discard(state, entry)
+                    os.rename(whole, half)
+                raise
         finally:
             os.close(lock)
     except BaseException:
@@ -62,8 +72,6 @@ def submit(state: str, work: Kind) -> str:
 
         shutil.rmtree(half, ignore_errors=True)
         raise
-    sync_directory(top)
-    sync_directory(os.path.join(top, "queue"))
     queue.ring(state, entry)
     with contextlib.suppress(OSError):
         # The job is there: whoever looks at it next tries again.
