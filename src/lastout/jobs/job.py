@@ -15,6 +15,7 @@ from lastout.jobs.status import Status
 
 if TYPE_CHECKING:
     from lastout.jobs.feed import FeedEvent
+    from lastout.jobs.turns_open import Opening
 
 __all__ = ["Job"]
 
@@ -233,6 +234,14 @@ class Job:
 
         Raises JobBusy, and NotTaken unless `untaken`.
         """
+        from lastout.jobs import turns_open
+
+        opened = self._removed(untaken=untaken, dry_run=dry_run)
+        if opened is not None:
+            turns_open.forget(self.state, [opened])
+
+    def _removed(self, *, untaken: bool, dry_run: bool) -> Opening | None:
+        """`remove`, and the conversation that nobody has forgotten yet."""
         import shutil
 
         from lastout.jobs import door, queue, turns_open
@@ -249,7 +258,7 @@ class Job:
                     if not untaken and set(self._turns()) - set(taken(self.directory)):
                         raise NotTaken(sentences.not_taken(self.id))
                     if dry_run:
-                        return
+                        return None
                     # Whoever opened the lock before finds the state's end, or nothing.
                     half = layout.job_directory(self.state, layout.HALF + self.id)
                     os.rename(self.directory, half)
@@ -261,8 +270,7 @@ class Job:
                 with contextlib.suppress(FileNotFoundError):
                     names = os.path.join(layout.jobs_directory(self.state), "names")
                     os.unlink(os.path.join(names, layout.digest(spec.name)))
-        if opened is not None:
-            turns_open.forget(self.state, opened)
+        return opened
 
     def _turns(self) -> list[int]:
         try:

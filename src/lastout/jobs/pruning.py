@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from lastout.jobs.errors import JobBusy, JobsError, NoSuchJob, NotTaken
 from lastout.jobs.job import Job
+from lastout.jobs.turns_open import forget
 
 if TYPE_CHECKING:
     from lastout.jobs.status import Status
     from lastout.jobs.store import Jobs
+    from lastout.jobs.turns_open import Opening
 
 __all__ = ["Pruned", "prune"]
 
@@ -44,12 +46,13 @@ def prune(
     oldest = None if older_than is None else time.time() - older_than
     removed: list[str] = []
     kept: dict[str, str] = {}
+    opened: list[Opening] = []
     stays = 0
     for status in newest_first:
         too_old = oldest is not None and _ended(status) < oldest
         if too_old or (keep is not None and stays >= keep):
             try:
-                Job(store.state, status.id).remove(untaken=untaken, dry_run=dry_run)
+                found = Job(store.state, status.id)._removed(untaken=untaken, dry_run=dry_run)
             except (JobBusy, NotTaken) as error:
                 kept[status.id] = str(error)
             except NoSuchJob:
@@ -58,8 +61,10 @@ def prune(
                 kept[status.id] = str(error)
             else:
                 removed.append(status.id)
+                opened += [] if found is None else [found]
                 continue
         stays += 1
+    forget(store.state, opened)  # once for all: it looks at every job that is left
     return Pruned(tuple(reversed(removed)), kept)
 
 

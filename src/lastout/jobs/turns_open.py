@@ -8,6 +8,7 @@ directory; there the next job finds it.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -117,22 +118,23 @@ def note(directory: str, opened: Opening) -> None:
     replace(os.path.join(directory, NOTE), msgspec.json.encode(opened))
 
 
-def forget(state: str, opened: Opening) -> None:
-    """A job is removed: with the last one of its conversation goes what is stored of that.
+def forget(state: str, opened: Iterable[Opening]) -> None:
+    """Jobs are removed: with the last one of a conversation goes what is stored of that.
 
     A conversation that was there before its jobs is left alone.
     """
     from lastout.host.ledger import Ledger
 
-    if not opened.key.startswith(_OURS):
+    keys = {one.key for one in opened if one.key.startswith(_OURS)}
+    if not keys:
         return
-    names = os.listdir(layout.jobs_directory(state))
-    others = (noted(state, name) for name in names if layout.is_id(name))
-    if any(other is not None and other.key == opened.key for other in others):
-        return
+    for name in filter(layout.is_id, os.listdir(layout.jobs_directory(state))):
+        if (other := noted(state, name)) is not None:
+            keys.discard(other.key)
     ledger = Ledger(state)
     try:
-        ledger.forget(opened.key)
+        for key in keys:
+            ledger.forget(key)
     finally:
         ledger.close()
 
