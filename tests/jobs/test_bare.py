@@ -106,6 +106,24 @@ def test_locks_are_named_although_nobody_waited(store: Jobs, until: Until, tmp_p
     assert {one.path for one in result.locks} == {str(lock)}
 
 
+def _catches(pid: int, number: int) -> bool:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def test_asked_to_end_while_it_rests_it_ends_its_job(store: Jobs, until: Until) -> None:
+    job, runner = _resting(store, until, "sh", "-c", "setsid sleep 600 & sleep 600")
+    while not _catches(runner.pid, signal.SIGTERM):
+        os.sched_yield()
+    os.kill(runner.pid, signal.SIGTERM)
+    result = job.wait(PATIENCE)
+    assert (result.why, result.ended_by) == ("shutdown", "SIGTERM to its runner")
+    assert (result.signal, result.remaining_count) == (signal.SIGTERM, 0)
+    assert [one.name for one in result.stopped] == ["sleep"]
+
+
 def test_killed_while_it_rests_it_is_lost_and_nothing_lives_on(store: Jobs, until: Until) -> None:
     job, runner = _resting(store, until, "sh", "-c", "setsid sleep 600 & sleep 600")
     os.kill(runner.pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ before a grace is over.
 A cancel cannot reach a shell: whoever cancels writes it down and then, seeing that no Python waits,
 sends SIGCONT to the supervisor, which passes it on and reports it: that wakes the runner. The
 runner says so in the state first and looks into the inbox afterwards, so one of the two always sees
-the other.
+the other. SIGTERM, which asks a runner to end, has the shell execute it at once.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ from lastout.jobs.supervised import Supervised
 from lastout.jobs.work import Cancel
 from lastout.outcome import identity_of
 
-__all__ = ["QUIET", "Kept", "TakenUp", "rest", "wake"]
+__all__ = ["ASKED", "QUIET", "Kept", "TakenUp", "rest", "wake"]
 
 QUIET: Final = 1.0
 """Seconds: a command that ends sooner costs no second start of Python."""
 
-_SCRIPT: Final = 'read -r line; exec "$@" "$line"'
+ASKED: Final = "TERM"
+"""What a shell that got SIGTERM says instead of a line: the runner was asked to end."""
+
+_SCRIPT: Final = f'trap \'exec "$@" {ASKED}\' TERM; read -r line; exec "$@" "$line"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ class Runner:
             desk = self._desk = Desk(self.state, spec, stored)
             try:
                 found = bare.wake(desk, line)
+                if line == bare.ASKED:
+                    self._shut_down(signal.SIGTERM, None)
                 self._guarded(desk, lock, found)
             finally:
                 self._desk = None
