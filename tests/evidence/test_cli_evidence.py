@@ -102,6 +102,19 @@ def test_log_filters(state: Path, options: list[str], runs: list[str]) -> None:
     assert sorted(found) == sorted(runs) if len(runs) > 1 else found == runs
 
 
+def test_log_says_what_is_known_of_a_run_without_a_last_word(tmp_path: Path) -> None:
+    state = tmp_path / "another"
+    state.mkdir(mode=0o700)
+    forced = Record().started().add("forced", verdict="killed", detail={"how": "forced"})
+    told = Record().started().add("forced", verdict="", detail={"how": "now"})
+    closed = Record().started().add("forced", verdict="unproven", detail={})
+    closed.add("closed", verdict="killed", evidence={})
+    for number, record in enumerate((forced, told, closed)):
+        put(state, f"{DAY}T12000{number}-aaaaaa", record)
+    lines = call("log", "--state", state).output.splitlines()
+    assert [line.split()[3] for line in lines] == ["killed", "open", "killed"]
+
+
 def test_log_explains_a_wrong_time(state: Path) -> None:
     assert "2h (ago)" in call("log", "--state", state, "--since", "noon", code=1).output
 

@@ -103,11 +103,13 @@ def _show(row: Row, as_json: bool) -> None:
     end = row.signal and f"SIG{row.signal}"
     if end is None and row.code is not None:
         end = f"exit {row.code}"
+    # Without the supervisors' last word somebody else's is the last: recovery's, the forced step's.
+    state = row.verdict if row.state == "open" and row.verdict else row.state
     duration = "" if row.duration_ms is None else f"{row.duration_ms / 1000:.1f}s"
     parts = [
         local(row.began_us),
         f"{row.run:<22}",
-        f"{row.state:<11}",
+        f"{state:<11}",
         f"{end or '-':<9}",
         f"{duration:>9}",
         f" {visible(row.command)[:60]}",

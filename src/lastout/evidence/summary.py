@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -12,6 +13,7 @@ from lastout.evidence.events import (
     CommandRan,
     Dropped,
     Failed,
+    Forced,
     Leftovers,
     Prepared,
     Reaped,
@@ -72,7 +74,9 @@ def summarise(contents: Contents) -> Summary:
     ended = reading.first(RootExited)
     root = next((e for e in reading.of(Reaped) if e.who == "root"), None)
     stop, left = reading.first(StopBegan), reading.first(Leftovers)
-    closed = reading.of(Closed)
+    # A forced step's own verdict, until somebody closes the run; without one it only tells of kills.
+    forced = [event for event in reading.of(Forced) if event.verdict]
+    closed: Sequence[Closed | Forced] = reading.of(Closed) or forced
     gone = final if isinstance(final, TreeGone) else None
     end = ended or root
     return Summary(
