@@ -55,7 +55,7 @@ REFUSED = {
     "record in no directory": (["--record", "/nowhere/at/all.jsonl"], "/nowhere/at/all.jsonl"),
     "record is a directory": (["--record", "/tmp"], "/tmp"),
     "record is a device": (["--record", "/dev/null/x"], "/dev/null/x"),
-    "chdir": (["--chdir", "/nowhere/at/all"], "chdir"),
+    "chdir": (["--chdir", "/nowhere/at/all"], "cannot enter '/nowhere/at/all'"),
 }
 
 
