@@ -193,8 +193,7 @@ bool lock_note(void);                                        /* keeper: who hold
 enum terminal terminal_case(const struct spec *, const struct member *self);
 void not_started(const char *step, int error);
 bool spawn_root(void);                                       /* keeper: fills the board; false when not executed */
-void started_line(void);
-void command_fields(void);                                  /* argv, cwd, host, place: also of what was not started */
+void started_line(void), command_fields(void);               /* argv, cwd, host, place: also of what was not started */
 void remember_arguments(int argc, char **argv);
 void forget_arguments(void);                                 /* names of the agent leave our command line */
 void close_all_but(int *keep, int n);                        /* above 2; sorts the list */

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.agent_jobs import AgentJobs
 from harness.identity import Identity
 from harness.jobs import PATIENCE, Gate, runners_end
 from lastout import jobs
@@ -30,6 +31,14 @@ def store(tmp_path: Path, nothing_left: set[Identity]) -> Iterator[Jobs]:
             jobs.Job(made.state, status.id).cancel(grace=0)
             jobs.Job(made.state, status.id).wait(PATIENCE)
     runners_end(made.state, nothing_left)
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[AgentJobs]:
+    """Agents' jobs in a state directory of their own."""
+    made = AgentJobs(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

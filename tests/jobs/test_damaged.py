@@ -13,7 +13,7 @@ import pytest
 from harness.identity import Identity
 from harness.jobs import PATIENCE, runners_end
 from lastout.cli._job_submit import _values
-from lastout.jobs import Command, Jobs, conclude, door, layout, queue, route, submitting
+from lastout.jobs import Command, Jobs, attached, conclude, door, layout, queue, route, submitting
 from lastout.outcome import Outcome
 
 
@@ -78,6 +78,21 @@ def test_a_submit_that_cannot_be_made_durable_leaves_nothing(
     again = store.submit(Command(["true"], name="it"))
     assert not again.wait(PATIENCE).failed
     assert not (tmp_path / "ran").exists()
+
+
+def test_nor_does_one_that_is_attached_to_its_asker(
+    store: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: str) -> None:
+        raise OSError(5, os.strerror(5), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attached, "sync_directory", fails)
+        with pytest.raises(OSError, match=os.strerror(5)):
+            attached.prepare(store.state, Command(["true"], name="it"))
+    assert (list(store.ids()), queue.active(store.state)) == ([], [])
+    top = layout.jobs_directory(store.state)
+    assert not [name for name in os.listdir(top) if name.startswith(layout.HALF)]
 
 
 def test_what_a_submitter_left_half_made_is_swept_later(

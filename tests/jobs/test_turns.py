@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import sqlite3
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +12,11 @@ import pytest
 from harness.agent_jobs import BOUND, AgentJobs, all_gone, of_kind
 from harness.freezer import freezer
 from lastout.identity import Alive, still_alive, wait_dead
-from lastout.jobs import feed, open_jobs, turns_open
+from lastout.jobs import feed
 from lastout.jobs.errors import JobEnded, NoSuchJob, NotQuestioned
 
 MOST_MEMORY = 30 * 1024
 """KiB of private memory that a runner may have in an agent's turn."""
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[AgentJobs]:
-    made = AgentJobs(tmp_path)
-    yield made
-    made.close()
 
 
 def escaped(agents: AgentJobs, first: str = "true") -> str:
@@ -352,46 +342,6 @@ def test_an_agent_that_dies_while_it_idles_is_started_again_by_a_message(agents)
     job.message("two")
     second = agents.wait(job, 2)
     assert (second.answer, second.runs == first.runs) == ("you said: two ", False)
-
-
-def test_with_the_last_job_of_a_conversation_goes_what_is_stored_of_it(agents):
-    first = agents.submit("a secret word")
-    agents.wait(first)
-    more = agents.submit("another", agent="", continues=first.id)
-    agents.wait(more)
-    path = str(agents.state / "conversations.sqlite3")
-
-    def stored() -> list[str]:
-        with contextlib.closing(sqlite3.connect(path)) as database:
-            return [text for (text,) in database.execute("SELECT text FROM messages")]
-
-    assert stored() == ["a secret word", "another"]
-    first.remove(untaken=True)
-    assert stored() == ["a secret word", "another"]
-    more.remove(untaken=True)
-    assert stored() == []
-
-
-def test_prune_forgets_conversations_and_reads_no_note_twice(agents, monkeypatch):
-    made = [agents.submit(f"secret {number}", keep=0) for number in range(4)]
-    for job in made:
-        agents.wait(job)
-        agents.until(job, lambda event: isinstance(event, feed.Ended))
-    read: list[str] = []
-    noted = turns_open.noted
-
-    def told(state: str, job: str):
-        read.append(job)
-        return noted(state, job)
-
-    monkeypatch.setattr(turns_open, "noted", told)
-    found = open_jobs(agents.state).prune(keep=1, untaken=True)
-    assert len(found.removed) == 3
-    assert sorted(read) == sorted(job.id for job in made)
-    with contextlib.closing(sqlite3.connect(agents.state / "conversations.sqlite3")) as database:
-        stored = [text for (text,) in database.execute("SELECT text FROM messages")]
-    (left,) = [job for job in made if job.id not in found.removed]
-    assert stored == [left.spec.work.prompt]
 
 
 @pytest.mark.root

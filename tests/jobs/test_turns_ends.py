@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.agent_jobs import AgentJobs, all_gone, of_kind
 from lastout.jobs import feed
-
-
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[AgentJobs]:
-    made = AgentJobs(tmp_path)
-    yield made
-    made.close()
 
 
 def test_a_command_as_an_agent_is_started_once_a_turn(agents):

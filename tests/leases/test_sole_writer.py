@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from signal import SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGKILL, SIGSTOP
 
 import anyio
 import pytest
@@ -163,62 +163,6 @@ def test_a_front_to_be_that_died_holds_nothing_although_its_shell_lives(tmp_path
     again = acquire("k", state=tmp_path, owner=shell, front=shell)
     assert again.epoch > 1
     again.release(Verdict("exited", "never-started", True))
-
-
-def test_waiting_ends_with_its_bound_and_leaves_no_waiter(tmp_path: Path) -> None:
-    grant = acquire("k", state=tmp_path)
-    with pytest.raises(Held):
-        acquire("k", state=tmp_path, wait=0.15)
-    assert sole_writer.open_store(tmp_path).waiters() == []
-    grant.release()
-
-
-def test_waiting_for_a_holder_without_a_process_is_no_lost_race(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often it is looked at: who waits for ever was told so after a hundred seconds."""
-    monkeypatch.setattr(sole_writer, "_MOST_TURNS", 2)
-    grant = acquire("k", state=tmp_path)
-    with pytest.raises(Held):
-        acquire("k", state=tmp_path, wait=0.5)
-    got: list[Grant] = []
-    thread = threading.Thread(target=lambda: got.append(acquire("k", state=tmp_path, wait=None)))
-    thread.start()
-    store = sole_writer.open_store(tmp_path)
-    while not store.waiters():
-        assert thread.is_alive()
-    grant.release(Verdict("exited", "never-started", True))
-    thread.join(30)
-    assert got[0].epoch == 2
-    got[0].release()
-
-
-def test_waiting_goes_on_when_the_holder_is_gone(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    grant = acquire("k", state=tmp_path)
-    note_grant(log, grant.epoch)
-    writer = launch(grant, log)
-    started = writer.wait_started()
-    assert started
-    grant.commit(started)
-    wait_write(log, grant.epoch)
-    got: list[Grant] = []
-
-    def second() -> None:
-        got.append(acquire("k", state=tmp_path, wait=30))
-        note_grant(log, got[0].epoch)
-
-    thread = threading.Thread(target=second)
-    thread.start()
-    store = sole_writer.open_store(tmp_path)
-    while not store.waiters():
-        assert thread.is_alive()
-    writer.front.send_signal(SIGTERM)
-    thread.join(30)
-    writer.front.wait()
-    assert got[0].epoch == 2
-    Story.read(log).check()
-    got[0].release()
 
 
 def _lose(state: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lastout.cli._job_words import JOB, job_of, say_json, waited
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import DRY_RUN, JSON, KEEP, STATE
 from lastout.cli._plain import plain
 from lastout.jobs.store import open_jobs
 
@@ -122,9 +122,9 @@ def remove(jobs: tuple[str, ...], untaken: bool, state: str | None) -> None:
 
 @click.command("prune")
 @click.option("--older-than", metavar="AGE", help="What ended longer ago, like 30d, 12h.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="All but the newest N.")
+@KEEP
 @click.option("--untaken", is_flag=True, help="Also when nobody has taken the result.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@DRY_RUN
 @JSON
 @STATE
 def prune(

@@ -9,7 +9,7 @@ import time
 import click
 
 from lastout.cli._evidence import RUN, record
-from lastout.cli._options import JSON, STATE
+from lastout.cli._options import DRY_RUN, JSON, KEEP, STATE
 from lastout.cli._plain import plain
 
 __all__ = ["command"]
@@ -34,9 +34,9 @@ def rebuild(state: str | None) -> None:
 
 @command.command("prune")
 @click.option("--older-than", metavar="AGE", help="Like 90d, 12h.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="The newest N at most.")
+@KEEP
 @click.option("--max-size", metavar="SIZE", help="Like 500M: the newest that fit.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@DRY_RUN
 @JSON
 @STATE
 def prune(

@@ -9,7 +9,6 @@ should the runner be killed too, its supervisor sees its owner die.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import shutil
@@ -51,7 +50,9 @@ def prepare(state: str, work: Kind) -> Prepared:
     """
     spec = submitting.new_spec(work)
     layout.make(state)
-    half = os.path.join(layout.jobs_directory(state), layout.HALF + spec.id)
+    top = layout.jobs_directory(state)
+    half = os.path.join(top, layout.HALF + spec.id)
+    whole = layout.job_directory(state, spec.id)
     by = layout.by_digest(spec.by)
     try:
         lock = submitting.made(half, spec)
@@ -59,16 +60,19 @@ def prepare(state: str, work: Kind) -> Prepared:
             with door.door(state):
                 submitting.check_name(state, spec)
                 queue.activate(state, by, spec.id)
-                whole = layout.job_directory(state, spec.id)
                 try:
                     submitting.take_name(state, spec)
                     os.rename(half, whole)
-                    sync_directory(layout.jobs_directory(state))
                 except BaseException:
                     queue.deactivate(state, by, spec.id)
-                    with contextlib.suppress(FileNotFoundError):
-                        os.rename(whole, half)
                     raise
+            try:
+                sync_directory(top)
+            except BaseException:
+                with door.door(state):
+                    queue.deactivate(state, by, spec.id)
+                    os.rename(whole, half)
+                raise
         except BaseException:
             os.close(lock)
             raise

@@ -229,19 +229,17 @@ class Job:
 
         return cancel(self.state, self.spec, Cancel(reason=reason, by=by, grace=grace))
 
-    def remove(self, *, untaken: bool = False, dry_run: bool = False) -> None:
-        """Delete an ended job; with `dry_run` only see whether that would be done.
-
-        Raises JobBusy, and NotTaken unless `untaken`.
-        """
+    def remove(self, *, untaken: bool = False) -> None:
+        """Delete an ended job. Raises JobBusy, and NotTaken unless `untaken`."""
         from lastout.jobs import turns_open
 
-        opened = self._removed(untaken=untaken, dry_run=dry_run)
+        opened = self._removed(untaken=untaken)
         if opened is not None:
             turns_open.forget(self.state, [opened])
 
-    def _removed(self, *, untaken: bool, dry_run: bool) -> Opening | None:
-        """`remove`, and the conversation that nobody has forgotten yet."""
+    def _removed(self, *, untaken: bool, dry_run: bool = False) -> Opening | None:
+        """`remove`, and the conversation that nobody has forgotten yet. With `dry_run` it only
+        raises."""
         import shutil
 
         from lastout.jobs import door, queue, turns_open

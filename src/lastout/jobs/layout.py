@@ -67,8 +67,10 @@ def job_directory(state: str, job: str) -> str:
 def make(state: str) -> str:
     """The jobs' directory, made (0700) where it is missing. Raises OSError, and ValueError for a
     state directory that could not be named in a job's files."""
-    if not os.fsencode(state).decode(errors="ignore") == state:
-        raise ValueError(sentences.no_text(state))
+    try:
+        state.encode()
+    except UnicodeEncodeError:
+        raise ValueError(sentences.no_text(state)) from None
     top = jobs_directory(state)
     for path in (top, *(os.path.join(top, name) for name in DIRECTORIES)):
         with contextlib.suppress(FileExistsError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lastout.jobs.errors import JobBusy, JobsError, NoSuchJob, NotTaken
+from lastout.jobs.errors import JobsError, NoSuchJob
 from lastout.jobs.job import Job
 from lastout.jobs.turns_open import forget
 
@@ -53,8 +53,6 @@ def prune(
         if too_old or (keep is not None and stays >= keep):
             try:
                 found = Job(store.state, status.id)._removed(untaken=untaken, dry_run=dry_run)
-            except (JobBusy, NotTaken) as error:
-                kept[status.id] = str(error)
             except NoSuchJob:
                 pass  # somebody else has removed it
             except (JobsError, OSError) as error:

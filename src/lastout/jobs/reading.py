@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from lastout.jobs.errors import DamagedJob, NewerSpec, NoSuchJob
 from lastout.jobs.result import Process, Result
 from lastout.jobs.spec import VERSION, Command, Spec
 from lastout.jobs.status import Status, Stored
+from lastout.pidfs import PASSING
 
 __all__ = ["Feed", "events", "final", "holder_gone", "result", "spec", "status", "stored", "title"]
 
@@ -249,6 +249,6 @@ def _read(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:  # one job's, and none of the others' business
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        if error.errno in PASSING:
             raise  # it is ours
         raise DamagedJob(sentences.damaged(os.path.basename(path), str(error))) from error

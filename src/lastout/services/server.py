@@ -159,7 +159,12 @@ class Server:
 
     def _watch(self, name: str, one: str, found: Found, child: int | None) -> None:
         if child is not None:
-            self._add(child, name, one, identity_pid(child))
+            try:
+                pid = identity_pid(child)
+            except OSError:  # found and waited for by its identity, the next time
+                os.close(child)
+                raise
+            self._add(child, name, one, pid)
         if found.state in (State.RUNNING, State.STARTING):
             watched = {key[2] for key in self._live.values() if key[:2] == (name, one)}
             for each in found.supervisors:
